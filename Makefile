@@ -1,0 +1,67 @@
+# The commands of a checkout. All of them install what they need into .venv first.
+#
+#   make quickstart   the whole path on the built-in corpus: prepare, train, average,
+#                     evaluate, export, and translate with the export alone
+#   make test         what continuous integration runs, after `make lint`
+
+# A Python 3.11 that can make virtual environments.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+
+QUICKSTART := runs/quickstart
+# Meant to reach sacreBLEU 95 on held-out phrases within 6 minutes on 2 CPU cores.
+QUICKSTART_VOCAB_SIZE := 1000
+QUICKSTART_TRAIN := --preset=tiny --train_steps=1200 --warmup_steps=300 \
+    --learning_rate_scale=1.0 --dropout_rate=0.1
+
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test lint format clean
+
+help:
+	@sed -n "s/^\([a-z]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
+
+install: $(VENV)/.installed-dev ## everything to run, test and change the code, into .venv
+
+# Stamps: they stand for an installation that ended well and is still the one asked for.
+$(VENV)/.installed: setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP_INSTALL) -e ".[dev]"
+	touch $@
+
+quickstart: $(VENV)/.installed ## install the runtime, then the whole path on the built-in corpus
+	rm -rf $(QUICKSTART)
+	$(BIN)/python bin/prepare_data.py --dataset=phrasebook \
+	    --data_dir=$(QUICKSTART)/data --vocab_size=$(QUICKSTART_VOCAB_SIZE)
+	$(BIN)/python bin/train.py $(QUICKSTART_TRAIN) \
+	    --data_dir=$(QUICKSTART)/data --model_dir=$(QUICKSTART)/model \
+	    --distribution=mirrored --num_replicas=2
+	$(BIN)/python bin/average_checkpoints.py --model_dir=$(QUICKSTART)/model
+	$(BIN)/python bin/evaluate.py --model_dir=$(QUICKSTART)/model \
+	    --data_dir=$(QUICKSTART)/data --split=test \
+	    --report=$(QUICKSTART)/evaluation.json
+	$(BIN)/python export/export_saved_model.py --model_dir=$(QUICKSTART)/model \
+	    --export_dir=$(QUICKSTART)/export
+	@echo "Five held-out sentences, translated by the export in a process of its own:"
+	$(BIN)/python -I export/run_saved_model.py --saved_model=$(QUICKSTART)/export/1 \
+	    --input=$(QUICKSTART)/data/test.source --sample=5
+
+test: install ## run the tests
+	$(BIN)/python -m pytest
+
+lint: install ## check style and form, change nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: install ## bring the code into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what building, installing and testing left; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path "./.git/*" -prune -exec rm -rf {} +

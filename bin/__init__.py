@@ -1,0 +1,1 @@
+"""The programs; installed as `keras_transformer.bin`."""

@@ -1,0 +1,157 @@
+"""Train a Transformer on a prepared corpus, or go on with a run that was stopped.
+
+    python bin/train.py --preset=base --data_dir=data/wmt14_ende --model_dir=runs/base
+
+trains the paper's base model on all GPUs of the machine: on 8 P100s the paper's 100,000
+steps took 12 hours. Run the same command again to resume after a stop. Every field of
+the preset has a flag; `--preset=tiny` is for a CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import preset_flags, presets, programs
+from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
+
+_PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "A corpus prepared by bin/prepare_data.py."
+)
+_MODEL_DIR = flags.DEFINE_string(
+    "model_dir", None, "Where checkpoints, logs and model.keras go."
+)
+_TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What is learned.")
+_DISTRIBUTION = flags.DEFINE_enum(
+    "distribution",
+    "auto",
+    ["auto", "one_device", "mirrored"],
+    "Devices to train on; auto: all GPUs, else one CPU.",
+)
+_NUM_REPLICAS = flags.DEFINE_integer(
+    "num_replicas", None, "Devices to use; without GPUs, logical CPU devices."
+)
+_JIT_COMPILE = flags.DEFINE_enum(
+    "jit_compile",
+    "auto",
+    ["auto", "true", "false"],
+    "Whether gradients are computed under XLA; auto: where there is a GPU.",
+)
+_PRECISION = flags.DEFINE_enum(
+    "precision",
+    "float32",
+    ["float32", "mixed_bfloat16", "mixed_float16"],
+    "Keras's dtype policy.",
+)
+_CHECKPOINT_EVERY_STEPS = flags.DEFINE_integer(
+    "checkpoint_every_steps", None, "Steps between two checkpoints."
+)
+_CHECKPOINT_EVERY_MINUTES = flags.DEFINE_float(
+    "checkpoint_every_minutes",
+    None,
+    "Minutes between two checkpoints; 10, as in the paper, unless they come by steps.",
+)
+_KEEP_CHECKPOINTS = flags.DEFINE_integer(
+    "keep_checkpoints", None, "Checkpoints kept; default: as many as are averaged."
+)
+_EVALUATE_EVERY_STEPS = flags.DEFINE_integer(
+    "evaluate_every_steps", 1000, "Steps between two evaluations."
+)
+_BLEU_SENTENCES = flags.DEFINE_integer(
+    "bleu_sentences",
+    1000,
+    "Validation sentences translated at each evaluation for BLEU, which then decides "
+    "the best checkpoint; 0: none, the loss decides.",
+)
+_EARLY_STOPPING_EVALUATIONS = flags.DEFINE_integer(
+    "early_stopping_evaluations",
+    None,
+    "Evaluations without a new best after which training stops; default: never.",
+)
+_LOG_EVERY_STEPS = flags.DEFINE_integer(
+    "log_every_steps", 100, "Steps between two lines of progress."
+)
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint", None, "A model_dir, or a checkpoint in one, to fine-tune from."
+)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Draws the first weights, the batches and dropout.", lower_bound=0
+)
+# The corpus decides the vocabulary.
+_PRESET_FLAGS = {
+    "model": preset_flags.define(
+        ModelConfig,
+        leave_out=("vocab_size", "target_vocab_size", "pad_id", "bos_id", "eos_id"),
+    ),
+    "training": preset_flags.define(TrainingConfig),
+    "decoding": preset_flags.define(DecodingConfig),
+}
+
+
+def main() -> dict:
+    """Train and return the JSON summary."""
+    for flag in (_DATA_DIR, _MODEL_DIR):
+        if flag.value is None:
+            raise ValueError(f"--{flag.name} is needed.")
+    preset = chosen_preset()
+    # TensorFlow takes seconds to import: wrong flags are answered before.
+    from keras_transformer import data
+    from keras_transformer.training import run as training_run
+
+    config = training_run.resolve(
+        preset,
+        data.read_metadata(_DATA_DIR.value),
+        precision=_PRECISION.value,
+        seed=_SEED.value,
+    )
+    options = training_run.RunOptions(
+        distribution=_DISTRIBUTION.value,
+        num_replicas=_NUM_REPLICAS.value,
+        jit_compile=_JIT_COMPILE.value,
+        checkpoint_every_steps=_CHECKPOINT_EVERY_STEPS.value,
+        checkpoint_every_minutes=_CHECKPOINT_EVERY_MINUTES.value,
+        keep_checkpoints=_KEEP_CHECKPOINTS.value,
+        evaluate_every_steps=_EVALUATE_EVERY_STEPS.value,
+        bleu_sentences=_BLEU_SENTENCES.value,
+        early_stopping_evaluations=_EARLY_STOPPING_EVALUATIONS.value,
+        log_every_steps=_LOG_EVERY_STEPS.value,
+        init_checkpoint=_INIT_CHECKPOINT.value,
+    )
+    summary = training_run.train(
+        _DATA_DIR.value,
+        _MODEL_DIR.value,
+        config,
+        options,
+        write=lambda line: print(line, flush=True),
+    )
+    print(
+        f"trained {summary['steps']:,} steps; {summary['model_dir']}/model.keras has "
+        f"the weights of {summary['model_keras']}"
+    )
+    return summary
+
+
+def chosen_preset() -> presets.Preset:
+    """Return the preset with the fields that flags override."""
+    preset = presets.get(_PRESET.value)
+    parts = {
+        part: preset_flags.override(getattr(preset, part), holders)
+        for part, holders in _PRESET_FLAGS.items()
+    }
+    return dataclasses.replace(preset, **parts)
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""Export and serving programs; installed as `keras_transformer.export`."""

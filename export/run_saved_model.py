@@ -1,0 +1,116 @@
+"""Translate lines with an exported model, as a stranger would: TensorFlow is enough.
+
+    python -I export/run_saved_model.py --saved_model=runs/quickstart/export/1 \
+        --input=runs/quickstart/data/test.source --sample=5
+
+Prints each line and, below it, its translation and score. Imports TensorFlow and
+TensorFlow Text (whose operators split text into subwords) and nothing of this project:
+the exported folder holds the rest, so this program may be copied anywhere.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
+
+SIGNATURE = "serving_default"
+
+
+def load_signature(saved_model: str):
+    """Return the translating function of an exported model.
+
+    Raises:
+        FileNotFoundError: If the folder holds no SavedModel.
+        ValueError: If the model has no signature `serving_default`.
+    """
+    if not (pathlib.Path(saved_model) / "saved_model.pb").is_file():
+        raise FileNotFoundError(
+            f"No saved_model.pb in {saved_model}. Give the folder with the version "
+            "number, EXPORT_DIR/1; export/export_saved_model.py makes it."
+        )
+    signatures = tf.saved_model.load(saved_model).signatures
+    if SIGNATURE not in signatures:
+        raise ValueError(
+            f"The model in {saved_model} must have the signature {SIGNATURE!r}. "
+            f"Received: {', '.join(sorted(signatures)) or 'none'}."
+        )
+    return signatures[SIGNATURE]
+
+
+def read_lines(path: str, sample: int | None) -> list[str]:
+    """Return the lines of a file: all, or `sample` of them, evenly spaced.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is empty or no UTF-8.
+    """
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"No file {path}. Check --input.")
+    try:
+        text = pathlib.Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} must be UTF-8 text. "
+            f"Received: {error.reason} at byte {error.start}."
+        ) from error
+    lines = text.removesuffix("\n").split("\n")  # other separators belong to a line
+    if lines == [""]:
+        raise ValueError(f"{path} is empty: there is nothing to translate.")
+    if sample is None or sample >= len(lines):
+        return lines
+    return [lines[index * len(lines) // sample] for index in range(sample)]
+
+
+def translate(signature, lines: list[str], batch_size: int) -> list[tuple[str, float]]:
+    """Return (translation, score) of each line."""
+    translated = []
+    for start in range(0, len(lines), batch_size):
+        outputs = signature(text=tf.constant(lines[start : start + batch_size]))
+        texts = [text.decode("utf-8") for text in outputs["translation"].numpy()]
+        translated += zip(texts, outputs["score"].numpy().tolist(), strict=True)
+    return translated
+
+
+def positive_int(text: str) -> int:
+    """Read a flag's value that counts something."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, received {value}")
+    return value
+
+
+def main(arguments: list[str]) -> int:
+    """Translate and print; return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--saved_model", required=True, help="exported folder, with its version number"
+    )
+    parser.add_argument("--input", required=True, help="text, one sentence a line")
+    parser.add_argument(
+        "--sample", type=positive_int, help="so many lines, evenly spaced; default: all"
+    )
+    parser.add_argument(
+        "--batch_size", type=positive_int, default=32, help="sentences at once"
+    )
+    flags = parser.parse_args(arguments)
+    try:
+        lines = read_lines(flags.input, flags.sample)
+        signature = load_signature(flags.saved_model)
+        translated = translate(signature, lines, flags.batch_size)
+    except (OSError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    for line, (translation, score) in zip(lines, translated, strict=True):
+        print(f"{line}\n  -> {translation}  ({score:.3f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,271 @@
+"""Frozen configurations that check themselves; their defaults are the paper's base model.
+
+Sections and tables are those of "Attention Is All You Need" (arXiv 1706.03762v7).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+# The special ids of every vocabulary this package trains. A vocabulary made elsewhere
+# may have others: its tokenizer says which, and `ModelConfig` carries them.
+PAD_ID = 0  # fills a row up to the length of its batch; never attended to, never scored
+UNK_ID = 1  # what cannot be spelled with the vocabulary (never with byte fallback)
+BOS_ID = 2  # the decoder's first input: the target shifted right begins with it (§3.1)
+EOS_ID = 3  # ends every source and every target
+
+NORM_PLACEMENTS = ("post", "pre")
+POSITION_ENCODINGS = ("sinusoidal", "learned")
+POSITION_LAYOUTS = ("interleaved", "halves")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The architecture of §3. `ModelConfig()` is the base model of Table 3.
+
+    Raises:
+        ValueError: If a size is below 1, a rate outside [0, 1), a choice unknown, or the
+            sizes do not fit each other; the message names the field.
+    """
+
+    # Words of the vocabulary; source and target share it (§5.1: about 37,000).
+    vocab_size: int = 37_000
+    # Words of the target vocabulary where it is separate; None: shared with the source.
+    target_vocab_size: int | None = None
+    # N: layers of the encoder, and of the decoder.
+    num_layers: int = 6
+    # d_model: width of every sub-layer's output.
+    d_model: int = 512
+    # d_ff: width inside the position-wise feed-forward network.
+    d_ff: int = 2048
+    # h: attention heads.
+    num_heads: int = 8
+    # d_k: width of queries and keys per head; None: d_model / num_heads.
+    key_dim: int | None = None
+    # d_v: width of values per head; None: d_model / num_heads.
+    value_dim: int | None = None
+    # P_drop: on each sub-layer's output and on embedding + position (§5.4).
+    dropout_rate: float = 0.1
+    # On the attention weights; the paper's translation models have none.
+    attention_dropout_rate: float = 0.0
+    # On the hidden activation of the feed-forward network; the paper has none.
+    ffn_dropout_rate: float = 0.0
+    # "post": LayerNorm(x + Sublayer(x)), the paper's; "pre": x + Sublayer(LayerNorm(x)),
+    # with one more LayerNorm after each stack.
+    norm_placement: str = "post"
+    layer_norm_epsilon: float = 1e-6
+    # Bias in the four projections of multi-head attention (§3.2.2 has none).
+    attention_bias: bool = False
+    # One matrix for source embedding, target embedding and pre-softmax map (§3.4).
+    share_embeddings: bool = True
+    # Bias of the pre-softmax map.
+    output_bias: bool = False
+    # "sinusoidal" (§3.5) or "learned" (Table 3, row E).
+    position_encoding: str = "sinusoidal"
+    # "interleaved": sin and cos alternate, as published; "halves": all sines, then all
+    # cosines, with tensor2tensor's frequencies, as many published models have it.
+    position_layout: str = "interleaved"
+    # The position of a sentence's first token.
+    first_position: int = 0
+    # Rows of the learned position table; sinusoids know no limit.
+    num_positions: int = 1024
+    pad_id: int = PAD_ID
+    bos_id: int = BOS_ID
+    eos_id: int = EOS_ID
+
+    def __post_init__(self):
+        sizes = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
+        for name in (*sizes, "num_positions"):
+            check_at_least(name, getattr(self, name), 1)
+        for name in ("target_vocab_size", "key_dim", "value_dim"):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 1)
+        for name in ("dropout_rate", "attention_dropout_rate", "ffn_dropout_rate"):
+            check_rate(name, getattr(self, name))
+        check_choice("norm_placement", self.norm_placement, NORM_PLACEMENTS)
+        check_choice("position_encoding", self.position_encoding, POSITION_ENCODINGS)
+        check_choice("position_layout", self.position_layout, POSITION_LAYOUTS)
+        if self.layer_norm_epsilon <= 0:
+            raise ValueError(
+                "`layer_norm_epsilon` must be above 0. "
+                f"Received: layer_norm_epsilon={self.layer_norm_epsilon}."
+            )
+        self._check_heads()
+        self._check_vocabulary()
+
+    def _check_heads(self):
+        heads_fit = self.d_model % self.num_heads == 0
+        if not heads_fit and (self.key_dim is None or self.value_dim is None):
+            raise ValueError(
+                "`num_heads` must divide `d_model` (or set both `key_dim` and "
+                f"`value_dim`). Received: num_heads={self.num_heads}, "
+                f"d_model={self.d_model}."
+            )
+        if self.d_model % 2 and self.position_encoding == "sinusoidal":
+            raise ValueError(
+                "`d_model` must be even: sinusoidal positions come in pairs of sine "
+                f"and cosine (§3.5). Received: d_model={self.d_model}."
+            )
+
+    def _check_vocabulary(self):
+        separate = self.target_vocab_size not in (None, self.vocab_size)
+        if separate and self.share_embeddings:
+            raise ValueError(
+                "`share_embeddings` needs one vocabulary for source and target. "
+                f"Received: vocab_size={self.vocab_size}, "
+                f"target_vocab_size={self.target_vocab_size}. "
+                "Set share_embeddings=False."
+            )
+        for name in ("pad_id", "bos_id", "eos_id"):
+            value = getattr(self, name)
+            if not 0 <= value < self.output_vocab_size:
+                raise ValueError(
+                    f"`{name}` must be an id of the target vocabulary, in "
+                    f"[0, {self.output_vocab_size}). Received: {name}={value}."
+                )
+        if self.pad_id == self.eos_id:
+            raise ValueError(
+                "`pad_id` and `eos_id` must differ, or the end of a sentence is masked. "
+                f"Received: pad_id={self.pad_id}, eos_id={self.eos_id}."
+            )
+
+    @property
+    def output_vocab_size(self) -> int:
+        """Words the decoder chooses from."""
+        return self.target_vocab_size or self.vocab_size
+
+    @property
+    def head_key_dim(self) -> int:
+        """d_k, resolved."""
+        return self.key_dim or self.d_model // self.num_heads
+
+    @property
+    def head_value_dim(self) -> int:
+        """d_v, resolved."""
+        return self.value_dim or self.d_model // self.num_heads
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How a model is trained: batches (§5.1), optimizer (§5.3), regularization (§5.4).
+
+    Raises:
+        ValueError: If a number is outside its range; the message names the field.
+    """
+
+    # Optimizer steps.
+    train_steps: int = 100_000
+    # Padded tokens of one side (source or target) in the batch of one optimizer step,
+    # over all replicas (§5.1: about 25,000 source and 25,000 target tokens).
+    tokens_per_batch: int = 25_000
+    # Pieces that a batch is cut into; their gradients are added before the one update.
+    accumulate_steps: int = 1
+    # Pairs with more tokens than this on a side, EOS included, are left out of training.
+    max_length: int = 256
+    # Factor on the schedule of Eq. 3.
+    learning_rate_scale: float = 1.0
+    warmup_steps: int = 4000
+    adam_beta_1: float = 0.9
+    adam_beta_2: float = 0.98
+    adam_epsilon: float = 1e-9
+    # epsilon_ls of §5.4.
+    label_smoothing: float = 0.1
+    # Checkpoints averaged at the end (§6.1: 5 for base, 20 for big).
+    average_last: int = 5
+
+    def __post_init__(self):
+        for name in (
+            "train_steps",
+            "tokens_per_batch",
+            "accumulate_steps",
+            "max_length",
+            "warmup_steps",
+            "average_last",
+        ):
+            check_at_least(name, getattr(self, name), 1)
+        for name in ("label_smoothing", "adam_beta_1", "adam_beta_2"):
+            check_rate(name, getattr(self, name))
+        for name in ("learning_rate_scale", "adam_epsilon"):
+            if getattr(self, name) <= 0:
+                raise ValueError(
+                    f"`{name}` must be above 0. Received: {name}={getattr(self, name)}."
+                )
+        if self.tokens_per_batch < self.max_length:
+            raise ValueError(
+                "`tokens_per_batch` must be at least `max_length`, or the longest pair "
+                f"fits no batch. Received: tokens_per_batch={self.tokens_per_batch}, "
+                f"max_length={self.max_length}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingConfig:
+    """Beam search as in §6.1.
+
+    Raises:
+        ValueError: If a number is outside its range; the message names the field.
+    """
+
+    # Hypotheses kept alive; 1 is greedy search.
+    beam_size: int = 4
+    # alpha of the length penalty ((5 + length) / 6) ** alpha; 0 switches it off.
+    length_penalty_alpha: float = 0.6
+    # An output has at most as many tokens as its input, plus these.
+    extra_decode_length: int = 50
+    # Sources are cut at the end to this many tokens, EOS included.
+    max_input_length: int = 512
+    # End a hypothesis that reaches the output limit with EOS, scored as such, instead of
+    # leaving it open.
+    force_eos: bool = False
+
+    def __post_init__(self):
+        check_at_least("beam_size", self.beam_size, 1)
+        check_at_least("extra_decode_length", self.extra_decode_length, 0)
+        check_at_least("max_input_length", self.max_input_length, 1)
+        if self.length_penalty_alpha < 0:
+            raise ValueError(
+                "`length_penalty_alpha` must be at least 0. "
+                f"Received: length_penalty_alpha={self.length_penalty_alpha}."
+            )
+
+
+def check_at_least(name: str, value: Any, minimum: int) -> None:
+    """Raise unless `value` is an integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
+    if value < minimum:
+        raise ValueError(
+            f"`{name}` must be at least {minimum}. Received: {name}={value}."
+        )
+
+
+def check_rate(name: str, value: float) -> None:
+    """Raise unless `value` is in [0, 1)."""
+    if not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={value}.")
+
+
+def check_choice(name: str, value: str, choices: Collection[str]) -> None:
+    """Raise unless `value` is one of `choices`; suggest the nearest."""
+    if value not in choices:
+        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(
+            f"`{name}` must be one of {listed}. Received: {value!r}.{hint}"
+        )
+
+
+def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
+    """Build a config from a mapping, as read from JSON.
+
+    Raises:
+        ValueError: If a key is no field of `config_class`.
+    """
+    names = [field.name for field in dataclasses.fields(config_class)]
+    for key in values:
+        check_choice(f"{config_class.__name__} field", key, names)
+    return config_class(**values)

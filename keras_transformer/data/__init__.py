@@ -1,0 +1,23 @@
+"""Corpora: sources of pairs, the encoded corpus on disk, the batch plan, pipelines."""
+
+from keras_transformer.data.batch_plan import BatchPlan, PlannedBatch
+from keras_transformer.data.corpus import EncodedCorpus
+from keras_transformer.data.metadata import DataMetadata, read_metadata
+from keras_transformer.data.pipeline import evaluation_dataset, training_dataset
+from keras_transformer.data.preparation import prepare, report
+from keras_transformer.data.sources import ParallelSource, TextFiles, open_dataset
+
+__all__ = [
+    "BatchPlan",
+    "DataMetadata",
+    "EncodedCorpus",
+    "ParallelSource",
+    "PlannedBatch",
+    "TextFiles",
+    "evaluation_dataset",
+    "open_dataset",
+    "prepare",
+    "read_metadata",
+    "report",
+    "training_dataset",
+]

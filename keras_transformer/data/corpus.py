@@ -1,0 +1,258 @@
+"""A corpus as token ids on disk, mapped into memory when opened."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformer.data import batch_plan, metadata
+
+SIDES = ("source", "target")
+
+
+class EncodedCorpus:
+    """The token ids of one split: pair i of the source and pair i of the target.
+
+    Both sides end with EOS. The ids lie one after another in a flat file; offsets say
+    where each sentence begins. Nothing is read until it is asked for.
+
+    Args:
+        source: The source side, flat tokens and int64 `[pairs + 1]` offsets.
+        target: The target side, likewise.
+        pad_id: Fills rows in `rows`.
+    """
+
+    def __init__(
+        self,
+        source: tuple[np.ndarray, np.ndarray],
+        target: tuple[np.ndarray, np.ndarray],
+        pad_id: int,
+    ):
+        self._sides = (source, target)
+        self.pad_id = pad_id
+
+    @classmethod
+    def open(cls, data_dir: str | os.PathLike, split: str) -> EncodedCorpus:
+        """Open one split of a folder that `prepare` made.
+
+        Args:
+            data_dir: The folder.
+            split: "train", "valid" or "test".
+
+        Raises:
+            FileNotFoundError: If the folder holds no prepared corpus.
+            ValueError: If it has no such split, or its files do not fit each other.
+        """
+        description = metadata.read_metadata(data_dir)
+        if split not in description.splits:
+            raise ValueError(
+                f"`split` must be one of {', '.join(description.splits)}: {data_dir} "
+                f"holds no other. Received: split={split!r}."
+            )
+        return cls.from_folder(pathlib.Path(data_dir) / split, description.pad_id)
+
+    @classmethod
+    def from_folder(cls, folder: pathlib.Path, pad_id: int) -> EncodedCorpus:
+        """Open a folder that `CorpusWriter` wrote.
+
+        Raises:
+            ValueError: If its files are damaged or do not fit each other.
+        """
+        sides = [_open_side(folder, side) for side in SIDES]
+        if len(sides[0][1]) != len(sides[1][1]):
+            raise _damaged(folder)
+        return cls(*sides, pad_id=pad_id)
+
+    def __len__(self) -> int:
+        return len(self._sides[0][1]) - 1
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of source and target of one pair, EOS at the end of each."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"pair {index} of {len(self)}")
+        index %= len(self)
+        return tuple(
+            tokens[offsets[index] : offsets[index + 1]].astype(np.int32)
+            for tokens, offsets in self._sides
+        )
+
+    @functools.cached_property
+    def source_lengths(self) -> np.ndarray:
+        """int32 `[pairs]`, tokens of each source, EOS included."""
+        return np.diff(self._sides[0][1]).astype(np.int32)
+
+    @functools.cached_property
+    def target_lengths(self) -> np.ndarray:
+        """int32 `[pairs]`, tokens of each target, EOS included."""
+        return np.diff(self._sides[1][1]).astype(np.int32)
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """int32 `[pairs]`, tokens of the longer side of each pair, EOS included."""
+        return np.maximum(self.source_lengths, self.target_lengths)
+
+    def batch_plan(
+        self,
+        *,
+        tokens_per_batch: int,
+        rows_multiple: int = 1,
+        seed: int = 0,
+        max_length: int | None = None,
+        ladder: Sequence[int] | None = None,
+    ) -> batch_plan.BatchPlan:
+        """Plan this corpus; the padding rate counts the tokens of both sides."""
+        return batch_plan.BatchPlan(
+            self.lengths,
+            tokens_per_batch=tokens_per_batch,
+            rows_multiple=rows_multiple,
+            seed=seed,
+            max_length=max_length,
+            ladder=ladder,
+            num_tokens=self.source_lengths.astype(np.int64) + self.target_lengths,
+        )
+
+    def rows(self, indices: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Gather pairs into two padded matrices.
+
+        Args:
+            indices: int `[rows]`, pairs; a negative one gives a row of pure padding.
+            length: Columns, at least as many as the longest of these pairs has tokens.
+
+        Returns:
+            Source and target tokens, int32 `[rows, length]` each.
+        """
+        return tuple(
+            _gather(tokens, offsets, indices, length, self.pad_id)
+            for tokens, offsets in self._sides
+        )
+
+
+class CorpusWriter:
+    """Writes one split of an encoded corpus, pair after pair.
+
+    Only the lengths stay in memory. The folder is whole after `close`; until then
+    `EncodedCorpus.open` refuses it.
+
+    Args:
+        folder: Made if absent.
+        vocab_size: The ids are stored in the smallest unsigned type that holds them.
+        eos_id: Appended to each side of each pair.
+    """
+
+    def __init__(self, folder: str | os.PathLike, vocab_size: int, eos_id: int):
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        dtype = np.min_scalar_type(vocab_size - 1)
+        self._sides = [_SideWriter(folder, side, dtype, eos_id) for side in SIDES]
+
+    def append(
+        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> None:
+        """Add pairs, given as ids without EOS."""
+        for writer, sentences in zip(self._sides, (sources, targets), strict=True):
+            writer.append(sentences)
+
+    def close(self) -> None:
+        """Write the headers and offsets that make the folder readable."""
+        for writer in self._sides:
+            writer.close()
+
+    def __enter__(self) -> CorpusWriter:
+        return self
+
+    def __exit__(self, error_type, error, traceback) -> None:
+        if error_type is None:
+            self.close()
+        else:
+            for writer in self._sides:
+                writer.abandon()
+
+
+class _SideWriter:
+    """One flat .npy file that grows, and its offsets."""
+
+    def __init__(self, folder, side, dtype, eos_id):
+        self._tokens_path, self._offsets_path = _paths(folder, side)
+        self._dtype, self._eos_id = dtype, eos_id
+        self._lengths = [np.zeros(0, np.int32)]
+        self._num_tokens = 0
+        self._file = open(self._tokens_path, "wb")  # noqa: SIM115 closed in `close`
+        self._write_header()
+
+    def append(self, sentences):
+        if not len(sentences):
+            return
+        eos = np.array([self._eos_id], self._dtype)
+        parts = [part for sentence in sentences for part in (sentence, eos)]
+        tokens = np.concatenate(parts).astype(self._dtype)
+        self._file.write(tokens.tobytes())
+        self._num_tokens += len(tokens)
+        self._lengths.append(
+            np.array([len(sentence) + 1 for sentence in sentences], np.int32)
+        )
+
+    def close(self):
+        self._write_header()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        lengths = np.concatenate(self._lengths)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        np.save(self._offsets_path, offsets)
+
+    def abandon(self):
+        self._file.close()
+
+    def _write_header(self):
+        # NumPy pads the header so that it can be written again in place once the array
+        # has grown.
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(
+            self._file,
+            {
+                "descr": np.lib.format.dtype_to_descr(self._dtype),
+                "fortran_order": False,
+                "shape": (self._num_tokens,),
+            },
+        )
+
+
+def _paths(folder: pathlib.Path, side: str) -> tuple[pathlib.Path, pathlib.Path]:
+    return folder / f"{side}_tokens.npy", folder / f"{side}_offsets.npy"
+
+
+def _open_side(folder: pathlib.Path, side: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        # As plain arrays the maps index faster.
+        tokens, offsets = (
+            np.asarray(np.load(path, mmap_mode="r")) for path in _paths(folder, side)
+        )
+    except (OSError, ValueError) as error:
+        raise _damaged(folder) from error
+    if not len(offsets) or offsets[-1] != len(tokens):
+        raise _damaged(folder)
+    return tokens, offsets
+
+
+def _damaged(folder: pathlib.Path) -> ValueError:
+    return ValueError(
+        f"The encoded corpus in {folder} is damaged: its tokens and offsets do not fit "
+        "each other. Prepare it again with bin/prepare_data.py "
+        f"--data_dir={folder.parent} --overwrite."
+    )
+
+
+def _gather(tokens, offsets, indices, length, pad_id):
+    indices = np.asarray(indices)
+    starts = offsets[indices]
+    lengths = np.where(indices < 0, 0, offsets[indices + 1] - starts)
+    columns = np.arange(length)
+    is_token = columns < lengths[:, None]
+    matrix = np.full((len(indices), length), pad_id, np.int32)
+    matrix[is_token] = tokens[(starts[:, None] + columns)[is_token]]
+    return matrix

@@ -1,0 +1,131 @@
+"""What a prepared data folder says about itself: `metadata.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from keras_transformer import config
+
+FORMAT_VERSION = 1
+FILE_NAME = "metadata.json"
+SPLITS = ("train", "valid", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitMetadata:
+    """Counts of one split."""
+
+    # Pairs of the source, and those that were encoded.
+    pairs_read: int
+    pairs: int
+    # Pairs that were not encoded, by reason.
+    dropped: dict[str, int]
+    # Tokens of the encoded pairs, EOS included, and their words between white space.
+    source_tokens: int
+    target_tokens: int
+    source_words: int
+    target_words: int
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Tokens, EOS not counted, that a word is cut into, over both sides."""
+        tokens = self.source_tokens + self.target_tokens - 2 * self.pairs
+        return tokens / max(1, self.source_words + self.target_words)
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddingMetadata:
+    """What the batch plan of the training split looks like at one batch size."""
+
+    tokens_per_batch: int
+    # Share of padding among all positions of both sides, in [0, 1).
+    padding_rate: float
+    batches_per_epoch: int
+    # (rows, length) of each kind of batch.
+    shapes: tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataMetadata:
+    """Everything that later programs need to know about a data folder."""
+
+    source_language: str
+    target_language: str
+    # Where the pairs came from, for people.
+    dataset: str
+    # "bpe", "wordpiece" or "sentencepiece".
+    tokenizer_kind: str
+    # SHA-256 of the vocabulary: a model trained on this folder knows the same one.
+    tokenizer_hash: str
+    vocab_size: int
+    pad_id: int
+    unk_id: int
+    bos_id: int
+    eos_id: int
+    # The filters of `prepare`; max_length counts tokens, EOS included.
+    max_length: int
+    max_length_ratio: float | None
+    drop_duplicates: bool
+    seed: int
+    # By name: train, valid and, where there is one, test.
+    splits: dict[str, SplitMetadata]
+    padding: tuple[PaddingMetadata, ...]
+    task: str = "translation"
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `metadata.json`."""
+        values = dataclasses.asdict(self)
+        for name, split in self.splits.items():
+            values["splits"][name]["tokens_per_word"] = round(split.tokens_per_word, 3)
+        return values
+
+
+def read_metadata(data_dir: str | os.PathLike) -> DataMetadata:
+    """Read `metadata.json` of a folder that `prepare` made.
+
+    Raises:
+        FileNotFoundError: If the folder or the file is absent.
+        ValueError: If the file is not readable JSON or has another format version.
+    """
+    path = pathlib.Path(data_dir) / FILE_NAME
+    if not path.exists():
+        raise FileNotFoundError(
+            f"No {FILE_NAME} in {data_dir}. Prepare it first with "
+            f"bin/prepare_data.py --data_dir={data_dir}."
+        )
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        version = values.pop("format_version")
+        if version == FORMAT_VERSION:
+            return _from_json(values)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is no metadata of a data folder ({error}). Prepare it again with "
+            f"bin/prepare_data.py --data_dir={data_dir} --overwrite."
+        ) from error
+    raise ValueError(
+        f"{path} has format version {version}; this program reads version "
+        f"{FORMAT_VERSION}. Prepare it again with bin/prepare_data.py "
+        f"--data_dir={data_dir} --overwrite."
+    )
+
+
+def _from_json(values: dict[str, Any]) -> DataMetadata:
+    splits = values.pop("splits")
+    for split in splits.values():
+        split.pop("tokens_per_word", None)  # derived; written for people
+    values["splits"] = {
+        name: config.from_dict(SplitMetadata, split) for name, split in splits.items()
+    }
+    values["padding"] = tuple(_padding_from_json(entry) for entry in values["padding"])
+    return config.from_dict(DataMetadata, values)
+
+
+def _padding_from_json(values: dict[str, Any]) -> PaddingMetadata:
+    shapes = tuple(tuple(shape) for shape in values["shapes"])
+    return config.from_dict(PaddingMetadata, {**values, "shapes": shapes})

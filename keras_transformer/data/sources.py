@@ -1,0 +1,288 @@
+"""Where pairs of sentences come from: text files, TensorFlow Datasets, the phrasebook.
+
+A source gives the same pairs in the same order each time it is read, as raw bytes: who
+reads it decides what to do with invalid UTF-8 and can say where it was.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import gzip
+import itertools
+import os
+import pathlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_transformer.data.metadata import SPLITS
+
+# What TensorFlow Datasets calls our splits.
+_TFDS_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
+
+# Pairs that TensorFlow Datasets hands over at once.
+_TFDS_BATCH = 1024
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class ParallelSource(abc.ABC):
+    """Pairs of sentences in two languages, in up to three splits.
+
+    Attributes:
+        source_language: Language code of what is translated.
+        target_language: Language code of what it is translated to.
+        description: Names the source to people.
+        splits: "train", "valid" and, where there is one, "test".
+    """
+
+    source_language: str
+    target_language: str
+    description: str
+    splits: tuple[str, ...]
+
+    @abc.abstractmethod
+    def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield source and target of each pair, UTF-8 without line ends."""
+
+    @abc.abstractmethod
+    def locate(self, split: str, side: str, index: int) -> str:
+        """Name the place of a sentence to people; `side` is "source" or "target"."""
+
+
+class TextFiles(ParallelSource):
+    """Plain text, one sentence a line; line n of both files is pair n.
+
+    Args:
+        paths: For each split the source's and the target's file; a name that ends in
+            `.gz` is read through gzip.
+        source_language: Language code of the source.
+        target_language: Language code of the target.
+
+    Raises:
+        FileNotFoundError: If a file is absent.
+        ValueError: If "train" or "valid" is missing.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[str, tuple[str | os.PathLike, str | os.PathLike]],
+        source_language: str,
+        target_language: str,
+    ):
+        self.source_language = source_language
+        self.target_language = target_language
+        self.splits = _ordered_splits(paths, "text files")
+        self._paths = {
+            split: dict(zip(("source", "target"), map(pathlib.Path, pair), strict=True))
+            for split, pair in paths.items()
+        }
+        for split, sides in self._paths.items():
+            for side, path in sides.items():
+                if not path.is_file():
+                    raise FileNotFoundError(f"No file {path}. Check {split}_{side}.")
+        self.description = " ".join(map(str, self._paths["train"].values()))
+
+    def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the lines of both files.
+
+        Raises:
+            ValueError: If a file is empty or no gzip, or their lines differ in number.
+        """
+        source, target = self._paths[split].values()
+        counts = [0, 0]
+        for pair in itertools.zip_longest(_lines(source), _lines(target)):
+            counts[0] += pair[0] is not None
+            counts[1] += pair[1] is not None
+            if counts[0] == counts[1]:
+                yield pair
+        for path, count in zip((source, target), counts, strict=True):
+            if not count:
+                raise ValueError(f"{path} is empty; it needs one sentence a line.")
+        if counts[0] != counts[1]:
+            raise ValueError(
+                f"{source} has {counts[0]} lines and {target} has {counts[1]}; line n "
+                "of one must translate line n of the other, so give files of equal "
+                "length."
+            )
+
+    def locate(self, split: str, side: str, index: int) -> str:
+        """Name the file and the line, counted from 1."""
+        return f"{self._paths[split][side]} line {index + 1}"
+
+
+class TfdsSource(ParallelSource):
+    """A translation set of TensorFlow Datasets.
+
+    The set is downloaded and prepared where it is not yet. Its own order of the two
+    languages does not matter (wmt14 is filed under "de-en"): the arguments decide which
+    side is the source.
+
+    Args:
+        builder: Whose examples map language codes to sentences.
+        source_language: Language code of the source.
+        target_language: Language code of the target.
+        description: Names the set to people.
+
+    Raises:
+        ValueError: If the set has no such languages, or no train and validation split.
+    """
+
+    def __init__(
+        self,
+        builder: Any,
+        source_language: str,
+        target_language: str,
+        description: str,
+    ):
+        features = getattr(builder.info.features, "keys", tuple)()
+        for name, language in (
+            ("source_language", source_language),
+            ("target_language", target_language),
+        ):
+            if language not in features:
+                raise ValueError(
+                    f"`{name}` must be a language of {description}, which has "
+                    f"{', '.join(sorted(features))}. Received: {name}={language!r}."
+                )
+        self.source_language = source_language
+        self.target_language = target_language
+        self.description = description
+        self._builder = builder
+        _download_and_prepare(builder, description)
+        # Under TFDS's mock of a set that was never prepared no split is known.
+        known = set(builder.info.splits) or set(_TFDS_SPLITS.values())
+        self.splits = _ordered_splits(
+            [ours for ours, theirs in _TFDS_SPLITS.items() if theirs in known],
+            description,
+        )
+
+    def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the pairs of a split in the order of its files."""
+        dataset = self._builder.as_dataset(
+            split=_TFDS_SPLITS[split], shuffle_files=False
+        )
+        for batch in dataset.batch(_TFDS_BATCH).as_numpy_iterator():
+            yield from zip(
+                map(_as_line, batch[self.source_language]),
+                map(_as_line, batch[self.target_language]),
+                strict=True,
+            )
+
+    def locate(self, split: str, side: str, index: int) -> str:
+        """Name the split, the language and the example, counted from 1."""
+        language = getattr(self, f"{side}_language")
+        return (
+            f"{self.description} split {_TFDS_SPLITS[split]!r} example {index + 1} "
+            f"({language})"
+        )
+
+
+def open_dataset(
+    name: str,
+    source_language: str,
+    target_language: str,
+    tfds_data_dir: str | os.PathLike | None = None,
+) -> ParallelSource:
+    """Open a source by name.
+
+    Args:
+        name: "phrasebook", or "tfds:NAME/CONFIG" such as "tfds:wmt14_translate/de-en".
+        source_language: Language code of the source.
+        target_language: Language code of the target.
+        tfds_data_dir: Where TensorFlow Datasets keeps what it prepared; None: its own
+            default for "tfds:", a folder that lives as long as the source for
+            "phrasebook".
+
+    Raises:
+        ValueError: If there is no such source or it has not these languages.
+    """
+    if name == "phrasebook":
+        return _open_phrasebook(source_language, target_language, tfds_data_dir)
+    if not name.startswith("tfds:") or name == "tfds:":
+        raise ValueError(
+            "`dataset` must be 'phrasebook' or 'tfds:NAME/CONFIG' such as "
+            f"'tfds:wmt14_translate/de-en'. Received: {name!r}."
+        )
+    builder = _tfds_builder(name.removeprefix("tfds:"), tfds_data_dir)
+    return TfdsSource(builder, source_language, target_language, name)
+
+
+def _open_phrasebook(source_language, target_language, tfds_data_dir):
+    from keras_transformer.data.phrasebook.builder import Phrasebook
+
+    folder = tfds_data_dir or tempfile.mkdtemp(prefix="phrasebook_")
+    builder = Phrasebook(data_dir=os.fspath(folder))
+    if tfds_data_dir is None:
+        weakref.finalize(builder, shutil.rmtree, folder, ignore_errors=True)
+    return TfdsSource(builder, source_language, target_language, "phrasebook")
+
+
+def _tfds_builder(name, tfds_data_dir):
+    # Imported here: it takes seconds that reading text files should not cost.
+    import tensorflow_datasets as tfds
+
+    data_dir = None if tfds_data_dir is None else os.fspath(tfds_data_dir)
+    set_name, _, configuration = name.partition("/")
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except tfds.core.registered.DatasetNotFoundError as error:
+        near = difflib.get_close_matches(set_name, tfds.list_builders(), n=1)
+        hint = f" Did you mean 'tfds:{near[0]}'?" if near else ""
+        raise ValueError(
+            f"`dataset`: TensorFlow Datasets has no set {set_name!r}, and none lies in "
+            f"tfds_data_dir={data_dir!r}.{hint}"
+        ) from error
+    except ValueError as error:
+        known = ", ".join(tfds.builder_cls(set_name).builder_configs)
+        raise ValueError(
+            f"`dataset`: the set {set_name!r} of TensorFlow Datasets has no "
+            f"configuration {configuration!r}; it has {known or 'none'}."
+        ) from error
+
+
+def _download_and_prepare(builder, description):
+    try:
+        builder.download_and_prepare()
+    except Exception as error:  # downloads fail in as many ways as there are servers
+        raise OSError(
+            f"{description} could not be downloaded and prepared "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:300]}). Prepare "
+            "it on a machine that can, and give its folder as tfds_data_dir."
+        ) from error
+
+
+def _ordered_splits(names: Sequence[str] | Mapping[str, Any], what: str):
+    for needed in ("train", "valid"):
+        if needed not in names:
+            raise ValueError(
+                f"Both a train and a valid split are needed; {what} gave "
+                f"{', '.join(names) or 'none'}. Cut one from the other as text files."
+            )
+    return tuple(split for split in SPLITS if split in names)
+
+
+def _lines(path: pathlib.Path) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            first = next(file, None)
+            if first is None:
+                return
+            yield first.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n")
+            for line in file:
+                yield line.rstrip(b"\r\n")
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(
+            f"{path} is no whole gzip file: {error}. Compress it again, or give it "
+            "another name than .gz if it is plain text."
+        ) from error
+
+
+def _as_line(sentence: bytes) -> bytes:
+    """Fold line ends inside a sentence, so that it fits on a line of a text file."""
+    return sentence.replace(b"\r", b" ").replace(b"\n", b" ")

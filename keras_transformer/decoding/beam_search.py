@@ -1,0 +1,345 @@
+"""Beam search over any step function, §6.1: a short loop over named moves.
+
+A step: `with_own_slots` -> the model's step -> `pick_candidates` -> `keep_alive` ->
+`keep_finished` -> `mark_done` -> `freeze_done`. When all sentences are done, `rank`.
+
+The rules are those of the paper's own decoder (tensor2tensor v1), with the length
+penalty of Wu et al. 2016:
+
+* Alive and finished hypotheses are kept apart, `beam_size` of each. Every step takes
+  the 2 * beam_size best continuations, so that `beam_size` stay alive even if the best
+  ones all end here.
+* With `beam_size` 1 a step takes the one best continuation: plain greedy search.
+* A sentence is done at its length limit, when nothing is alive, or (`stop_early`) when
+  no alive hypothesis can still enter the best `num_best`.
+* Finished hypotheses rank before those that ran into the limit, each kind by score.
+
+Differs from tensor2tensor: a hypothesis open at the limit gets the length penalty too
+(there, the bare log probability) and fills slots that finished ones leave empty; beam 1
+is greedy (there, the runner-up may end too); impossible tokens never make a hypothesis.
+
+The model's state is never reordered. A model writes what it keeps for a token at (step,
+slot) and finds a hypothesis's own past through `ancestry`, which alone is moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.decoding.checks import check_arguments, checked_answer
+from keras_transformer.decoding.scoring import (
+    NEGATIVE_INFINITY,
+    extended_log_probs,
+    is_possible,
+    normalized_scores,
+    top_tokens,
+)
+
+# (tokens int32 [batch, beam], step int32 [], ancestry bool [batch, beam, max_steps,
+# beam], state) -> (logits [batch, beam, vocab], state)
+StepFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+
+
+class BeamSearchResult(NamedTuple):
+    """The hypotheses of each sentence, best first.
+
+    Slots `num_best` and later hold what had been found when the search stopped. A slot
+    with no hypothesis has length 0, and NEGATIVE_INFINITY as log_prob and score.
+    """
+
+    tokens: tf.Tensor  # int32 [batch, beam, max_steps]: no BOS; EOS, then pad_id
+    lengths: tf.Tensor  # int32 [batch, beam]: tokens, EOS counted
+    log_probs: tf.Tensor  # float32 [batch, beam]: sum of log p
+    scores: tf.Tensor  # float32 [batch, beam]: log_probs / length penalty
+    finished: tf.Tensor  # bool [batch, beam]: False: open at the length limit, or empty
+
+
+class SearchState(NamedTuple):
+    """All that the search carries from step to step, besides the model's state."""
+
+    # The alive: slot k is what the model sees as beam k. Best first.
+    alive_tokens: tf.Tensor  # int32 [batch, beam, max_steps], pad_id to the end
+    alive_log_probs: tf.Tensor  # float32 [batch, beam], NEGATIVE_INFINITY if empty
+    alive_lengths: tf.Tensor  # int32 [batch]: all of a sentence are equally long
+    last_tokens: tf.Tensor  # int32 [batch, beam]: the model's next input
+    # [b, k, s, j]: the hypothesis now in slot k went through slot j at step s.
+    ancestry: tf.Tensor  # bool [batch, beam, max_steps, beam]
+    # The finished, sorted by score; empty slots last.
+    finished_tokens: tf.Tensor  # int32 [batch, beam, max_steps]
+    finished_log_probs: tf.Tensor  # float32 [batch, beam]
+    finished_lengths: tf.Tensor  # int32 [batch, beam]
+    finished_scores: tf.Tensor  # float32 [batch, beam]
+    # Nothing of a sentence that is done changes any more.
+    is_done: tf.Tensor  # bool [batch]
+
+
+class Candidates(NamedTuple):
+    """The best continuations of one step, best first; C = 2 * beam_size, or 1."""
+
+    parents: tf.Tensor  # int32 [batch, C]: slot of the hypothesis that is continued
+    last_tokens: tf.Tensor  # int32 [batch, C]: the token it is continued with
+    tokens: tf.Tensor  # int32 [batch, C, max_steps]: the whole, that token included
+    lengths: tf.Tensor  # int32 [batch, C]
+    log_probs: tf.Tensor  # float32 [batch, C]: NEGATIVE_INFINITY if impossible
+    is_ending: tf.Tensor  # bool [batch, C]: the token is EOS
+
+
+def beam_search(
+    step_fn: StepFunction,
+    state: Any,
+    *,
+    max_lengths: tf.Tensor,
+    max_steps: int | tf.Tensor,
+    config: DecodingConfig,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+    stop_early: bool = True,
+    num_best: int = 1,
+) -> BeamSearchResult:
+    """Find the outputs with the best length-normalized log probability, §6.1.
+
+    Runs eagerly, in a `tf.function`, under XLA if all sizes are Python ints, and in a
+    SavedModel. The result of a sentence does not depend on the others of its batch.
+
+    Args:
+        step_fn: One step of the model. Gets the last token of every hypothesis, the
+            number of the step, for whom those tokens count (`ancestry[b, k, s, j]` is
+            True if the hypothesis now in slot k went through slot j at step s, for s
+            up to this step, where it is its own slot) and the state. Returns logits of
+            the next token, of any float type, and the new state. The distribution is
+            taken as given: to forbid a token, give it the logit -inf.
+        state: Any nest of tensors, carried along and never reordered. Its structure,
+            dtypes and shapes stay as they are.
+        max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted; the paper
+            takes the input's length + 50. 0 gives no hypothesis.
+        max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
+            int under XLA.
+        config: `beam_size`, `length_penalty_alpha` and `force_eos` are read. With
+            `force_eos` the last token of a sentence at its limit can only be EOS, and
+            counts with the probability that the model gives it.
+        bos_id: The first input. May be chosen as an output too, if the model does.
+        eos_id: Ends a hypothesis.
+        pad_id: Fills `tokens` after the end.
+        stop_early: Stop a sentence when its `num_best` best are certain. They are the
+            same with False, which only costs time.
+        num_best: How many hypotheses must be certain, at most `beam_size`.
+
+    Returns:
+        A `BeamSearchResult` with `beam_size` hypotheses a sentence. Logits that are no
+        distribution (NaN, +inf, all -inf) end a hypothesis without a result.
+
+    Raises:
+        ValueError: If an argument, or what `step_fn` returns, has the wrong shape,
+            range or structure.
+        TypeError: If `max_lengths` or `max_steps` is no integer.
+    """
+    max_lengths = tf.convert_to_tensor(max_lengths)
+    check_arguments(max_lengths, max_steps, config, eos_id, pad_id, num_best)
+    alpha = config.length_penalty_alpha
+    limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)  # [batch]
+
+    def has_work(step, search, state):
+        del state
+        return (step < max_steps) & ~tf.reduce_all(search.is_done)
+
+    def take_step(step, search, state):
+        ancestry = with_own_slots(search.ancestry, step)
+        answer = step_fn(search.last_tokens, step, ancestry, state)
+        logits, state = checked_answer(answer, state, config.beam_size, eos_id)
+        candidates = pick_candidates(search, logits, step, limits, eos_id, config)
+        moved = keep_alive(search, candidates, ancestry)
+        moved = keep_finished(moved, candidates, alpha)
+        moved = mark_done(moved, limits, alpha, num_best if stop_early else None)
+        return step + 1, freeze_done(search, moved), state
+
+    search = start(limits, max_steps, config.beam_size, bos_id, pad_id)
+    _, search, _ = tf.while_loop(has_work, take_step, (0, search, state))
+    return rank(search, limits, alpha, pad_id)
+
+
+def start(
+    limits: tf.Tensor, max_steps: int | tf.Tensor, beam_size: int, bos_id: int, pad_id
+) -> SearchState:
+    """Return the state before the first step: one empty hypothesis, in slot 0."""
+    batch = limits.shape[0] if limits.shape[0] is not None else tf.shape(limits)[0]
+    slots = [batch, beam_size]
+    no_tokens = tf.fill([*slots, max_steps], pad_id)
+    nobody = tf.fill(slots, NEGATIVE_INFINITY)
+    # One slot only: beams that start equal would stay equal.
+    is_alive = (tf.range(beam_size) == 0) & (limits > 0)[:, tf.newaxis]
+    return SearchState(
+        alive_tokens=no_tokens,
+        alive_log_probs=tf.where(is_alive, 0.0, NEGATIVE_INFINITY),
+        alive_lengths=tf.zeros([batch], tf.int32),
+        last_tokens=tf.fill(slots, bos_id),
+        ancestry=tf.zeros([*slots, max_steps, beam_size], tf.bool),
+        finished_tokens=no_tokens,
+        finished_log_probs=nobody,
+        finished_lengths=tf.zeros(slots, tf.int32),
+        finished_scores=nobody,
+        is_done=limits <= 0,
+    )
+
+
+def with_own_slots(ancestry: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Return the ancestry in which each hypothesis is in its own slot at `step`."""
+    is_now = tf.range(tf.shape(ancestry)[2]) == step  # [max_steps]
+    is_own = tf.eye(ancestry.shape[1], dtype=tf.bool)  # [beam, beam]
+    return ancestry | (is_now[:, tf.newaxis] & is_own[:, tf.newaxis, :])
+
+
+def pick_candidates(
+    search: SearchState,
+    logits: tf.Tensor,
+    step: tf.Tensor,
+    limits: tf.Tensor,
+    eos_id: int,
+    config: DecodingConfig,
+) -> Candidates:
+    """Return the best continuations over all alive hypotheses of each sentence."""
+    # Greedy search takes the best token even where the next best one is EOS.
+    num_wanted = 2 * config.beam_size if config.beam_size > 1 else 1
+    # A slot can fill all of them, or as many as it has tokens.
+    count = min(num_wanted, logits.shape[-1])
+    token_logits, tokens = top_tokens(logits, count)  # -> [batch, beam, count]
+    if config.force_eos:
+        is_last = (limits == step + 1)[:, tf.newaxis, tf.newaxis]
+        token_logits, tokens = only_eos(is_last, token_logits, tokens, logits, eos_id)
+    log_probs = extended_log_probs(search.alive_log_probs, token_logits, logits)
+
+    log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
+    num_candidates = min(num_wanted, config.beam_size * count)
+    log_probs, picked = tf.math.top_k(log_probs, num_candidates)  # -> [batch, C]
+    parents, last_tokens = picked // count, _take(tokens, picked)
+    is_now = tf.range(tf.shape(search.alive_tokens)[2]) == step
+    past = _take(search.alive_tokens, parents)  # [batch, C, max_steps]
+    return Candidates(
+        parents=parents,
+        last_tokens=last_tokens,
+        tokens=tf.where(is_now, last_tokens[:, :, tf.newaxis], past),
+        lengths=tf.fill(tf.shape(parents), step + 1),
+        log_probs=log_probs,
+        is_ending=last_tokens == eos_id,
+    )
+
+
+def only_eos(is_last, token_logits, tokens, logits, eos_id):
+    """Where bool `[batch, 1, 1]` `is_last`, leave EOS as the one token of a slot."""
+    is_first = tf.range(tokens.shape[-1]) == 0  # [count]
+    eos_logits = tf.where(is_first, logits[:, :, eos_id, tf.newaxis], -math.inf)
+    eos_tokens = tf.fill(tf.shape(tokens), eos_id)
+    return (
+        tf.where(is_last, eos_logits, token_logits),
+        tf.where(is_last, eos_tokens, tokens),
+    )
+
+
+def keep_alive(
+    search: SearchState, candidates: Candidates, ancestry: tf.Tensor
+) -> SearchState:
+    """Fill the alive slots with the best candidates that go on."""
+    beam_size = search.last_tokens.shape[1]
+    going_on = tf.where(candidates.is_ending, NEGATIVE_INFINITY, candidates.log_probs)
+    log_probs, kept = tf.math.top_k(going_on, beam_size)
+    return search._replace(
+        alive_tokens=_take(candidates.tokens, kept),
+        alive_log_probs=log_probs,
+        alive_lengths=candidates.lengths[:, 0],
+        last_tokens=_take(candidates.last_tokens, kept),
+        ancestry=_take(ancestry, _take(candidates.parents, kept)),
+    )
+
+
+def keep_finished(
+    search: SearchState, candidates: Candidates, alpha: float
+) -> SearchState:
+    """Keep the best, by score, of the finished so far and of those that end now."""
+    ending = tf.where(candidates.is_ending, candidates.log_probs, NEGATIVE_INFINITY)
+    ending_scores = normalized_scores(ending, candidates.lengths, alpha)
+    # The earlier ones stand first, so that they win a tie. -> [batch, beam + C]
+    scores = tf.concat([search.finished_scores, ending_scores], axis=1)
+    scores, kept = tf.math.top_k(scores, search.last_tokens.shape[1])
+
+    def merged(earlier, new):
+        return _take(tf.concat([earlier, new], axis=1), kept)
+
+    return search._replace(
+        finished_tokens=merged(search.finished_tokens, candidates.tokens),
+        finished_log_probs=merged(search.finished_log_probs, ending),
+        finished_lengths=merged(search.finished_lengths, candidates.lengths),
+        finished_scores=scores,
+    )
+
+
+def mark_done(
+    search: SearchState, limits: tf.Tensor, alpha: float, num_best: int | None
+) -> SearchState:
+    """Mark the sentences at their limit, with nothing alive, or with a certain result.
+
+    A log probability only falls, and for alpha >= 0 the penalty divides it by most at
+    the limit: no alive hypothesis can end with more than its present log probability
+    over the penalty at the limit. `num_best` None: do not stop for that.
+    """
+    best_alive = search.alive_log_probs[:, 0]
+    is_done = (search.alive_lengths >= limits) | ~is_possible(best_alive)
+    if num_best is not None:
+        bound = normalized_scores(best_alive, limits, alpha)
+        is_done |= search.finished_scores[:, num_best - 1] >= bound
+    return search._replace(is_done=is_done)
+
+
+def freeze_done(before: SearchState, after: SearchState) -> SearchState:
+    """Take the step only where a sentence was not done before it."""
+
+    def frozen(old, new):
+        is_done = tf.reshape(before.is_done, [-1] + [1] * (old.shape.rank - 1))
+        return tf.where(is_done, old, new)
+
+    return tf.nest.map_structure(frozen, before, after)
+
+
+def rank(
+    search: SearchState, limits: tf.Tensor, alpha: float, pad_id: int
+) -> BeamSearchResult:
+    """Return the finished, then in empty slots those that are open at the limit."""
+    limits = tf.broadcast_to(limits[:, tf.newaxis], tf.shape(search.last_tokens))
+    is_at_limit = search.alive_lengths[:, tf.newaxis] >= limits
+    # Elsewhere the alive were cut short by an early stop: they are no results.
+    open_log_probs = tf.where(is_at_limit, search.alive_log_probs, NEGATIVE_INFINITY)
+    open_scores = normalized_scores(open_log_probs, limits, alpha)
+
+    # 2 finished, 1 open, 0 empty; top_k leaves equals in order, which is by score.
+    finished_class = tf.where(is_possible(search.finished_scores), 2.0, 0.0)
+    open_class = tf.where(is_possible(open_scores), 1.0, 0.0)
+    classes = tf.concat([finished_class, open_class], axis=1)  # [batch, 2 * beam]
+    classes, kept = tf.math.top_k(classes, search.last_tokens.shape[1])
+
+    def merged(finished, still_open):
+        return _take(tf.concat([finished, still_open], axis=1), kept)
+
+    is_real = classes > 0
+    tokens = merged(search.finished_tokens, search.alive_tokens)
+    lengths = merged(search.finished_lengths, limits)
+    return BeamSearchResult(
+        tokens=tf.where(is_real[:, :, tf.newaxis], tokens, pad_id),
+        lengths=tf.where(is_real, lengths, 0),
+        log_probs=merged(search.finished_log_probs, open_log_probs),
+        scores=merged(search.finished_scores, open_scores),
+        finished=classes > 1,
+    )
+
+
+def _take(values: tf.Tensor, picked: tf.Tensor) -> tf.Tensor:
+    """[batch, n, ...] and int32 [batch, m], which of the n -> [batch, m, ...]."""
+    return tf.gather(values, picked, batch_dims=1)
+
+
+def _join_slots(values: tf.Tensor) -> tf.Tensor:
+    """[batch, beam, count] -> [batch, beam * count]."""
+    return tf.reshape(values, [-1, values.shape[1] * values.shape[2]])

@@ -1,0 +1,88 @@
+"""What `beam_search` asks of its arguments and of the step function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig, check_at_least
+
+
+def check_arguments(
+    max_lengths: tf.Tensor,
+    max_steps: int | tf.Tensor,
+    config: DecodingConfig,
+    eos_id: int,
+    pad_id: int,
+    num_best: int,
+) -> None:
+    """Raise unless the arguments of `beam_search` fit each other."""
+    if not max_lengths.dtype.is_integer or max_lengths.shape.rank != 1:
+        raise ValueError(
+            "`max_lengths` must be int32 with shape [batch]. Received: "
+            f"dtype={max_lengths.dtype.name}, shape={max_lengths.shape}."
+        )
+    if not tf.is_tensor(max_steps):
+        check_at_least("max_steps", max_steps, 1)
+    if not 1 <= num_best <= config.beam_size:
+        raise ValueError(
+            "`num_best` must be at least 1 and at most `beam_size`. "
+            f"Received: num_best={num_best}, beam_size={config.beam_size}."
+        )
+    if eos_id == pad_id:
+        raise ValueError(
+            "`pad_id` and `eos_id` must differ, or the end of an output is lost in its "
+            f"padding. Received: pad_id={pad_id}, eos_id={eos_id}."
+        )
+
+
+def checked_answer(
+    answer: Any, old_state: Any, beam_size: int, eos_id: int
+) -> tuple[tf.Tensor, Any]:
+    """Return what `step_fn` gave: logits in float32, the state in its old shape.
+
+    Raises:
+        ValueError: If the logits have another shape or dtype than they must, lack
+            `eos_id`, or the state is not built as `old_state`.
+    """
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise ValueError(
+            f"`step_fn` must return (logits, state). Received: {type(answer).__name__}."
+        )
+    logits, state = tf.convert_to_tensor(answer[0]), answer[1]
+    _check_logits(logits, beam_size, eos_id)
+    try:
+        state = tf.nest.map_structure(_in_old_shape, state, old_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "`step_fn` must return the state with the structure, dtypes and shapes it "
+            f"was given. Received: {error}"
+        ) from error
+    return tf.cast(logits, tf.float32), state
+
+
+def _check_logits(logits, beam_size, eos_id):
+    is_shaped = logits.shape.rank == 3 and logits.shape[1] == beam_size
+    if not (is_shaped and logits.shape[2] and logits.dtype.is_floating):
+        raise ValueError(
+            f"`step_fn` must return float logits [batch, {beam_size}, vocab], the last "
+            "two sizes known when the graph is made. "
+            f"Received: dtype={logits.dtype.name}, shape={logits.shape}."
+        )
+    if not 0 <= eos_id < logits.shape[2]:
+        raise ValueError(
+            f"`eos_id` must be an id of the vocabulary, in [0, {logits.shape[2]}). "
+            f"Received: eos_id={eos_id}."
+        )
+
+
+def _in_old_shape(new, old):
+    new, old = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
+    if new.dtype != old.dtype or not new.shape.is_compatible_with(old.shape):
+        raise ValueError(
+            f"dtype={new.dtype.name}, shape={new.shape} in place of "
+            f"dtype={old.dtype.name}, shape={old.shape}."
+        )
+    # Known sizes stay known, or a loop in a graph refuses the state.
+    return tf.ensure_shape(new, old.shape)

@@ -1,0 +1,6 @@
+"""Measures of output: BLEU in three conventions, chrF, exact match."""
+
+from keras_transformer.evaluation.bleu import TranslationScores, score_translations
+from keras_transformer.evaluation.report import format_scores
+
+__all__ = ["TranslationScores", "format_scores", "score_translations"]

@@ -1,0 +1,30 @@
+"""Scores as text for a terminal."""
+
+from __future__ import annotations
+
+from keras_transformer.evaluation import bleu
+
+
+def format_scores(scores: bleu.TranslationScores) -> str:
+    """Return the scores as lines for people to read, with the signatures they need."""
+    sacrebleu_value = f"{scores.sacrebleu:.2f}"
+    if scores.sacrebleu_low is not None:
+        interval = f"{scores.sacrebleu_low:.2f} to {scores.sacrebleu_high:.2f}"
+        sacrebleu_value += f"  (95 % interval {interval})"
+    rows = [
+        ("sacreBLEU", sacrebleu_value),
+        ("BLEU, tokenized", f"{scores.bleu_tokenized:.2f}"),
+        ("BLEU, tokenized, lower case", f"{scores.bleu_tokenized_lowercase:.2f}"),
+        ("BLEU, compounds split", f"{scores.bleu_compound_split:.2f}"),
+        ("chrF2", f"{scores.chrf:.2f}"),
+        ("exact match", f"{scores.exact_match:.2f} %"),
+    ]
+    if scores.perplexity is not None:
+        rows.append(("perplexity per token", f"{scores.perplexity:.3f}"))
+    rows += [
+        ("sentences", f"{scores.num_sentences:,}"),
+        ("sacreBLEU signature", scores.signature),
+        ("tokenized signature", scores.tokenized_signature),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

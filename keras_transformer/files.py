@@ -1,0 +1,91 @@
+"""Writing files so that a run killed at any moment leaves nothing half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+
+def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
+    """Write a file aside, then rename it: readers see the old file or the new one.
+
+    Args:
+        path: The file; its folder is made if it is absent.
+        data: The whole content; text is written as UTF-8.
+
+    Raises:
+        OSError: If the disk is full or the folder cannot be written; the old file stays.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = data.encode("utf-8") if isinstance(data, str) else data
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o666 & ~_umask())  # mkstemp makes private files
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Fill a folder aside, then rename it to `path`; on an error it vanishes.
+
+    A folder already at `path` is replaced, and stays until the new one is whole.
+
+    Yields:
+        The folder aside, to be filled, beside `path` and on the same disk.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield aside
+        os.chmod(aside, 0o777 & ~_umask())
+        _swap_in(aside, path)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def sha256_of(*paths: str | os.PathLike) -> str:
+    """Return the hexadecimal SHA-256 over the contents of the files, in this order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _swap_in(aside: pathlib.Path, path: pathlib.Path) -> None:
+    if not path.exists():
+        os.rename(aside, path)
+        return
+    # A folder cannot be renamed over a full one: step the old one out of the way first.
+    old = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    os.rename(path, old / path.name)
+    try:
+        os.rename(aside, path)
+    except BaseException:
+        os.rename(old / path.name, path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,191 @@
+"""Scaled dot-product and multi-head attention, §3.2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer import config as config_lib
+from keras_transformer.layers.dropout import Dropout
+
+Tensor = Any
+
+# Added to the logits of masked positions. Finite, so that a row with nothing to attend
+# to gives no NaN; so low that a masked weight is exactly zero in float32.
+MASKED_LOGIT = -1e9
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute softmax(Q K^T / sqrt(d_k)) V for every head, Eq. 1.
+
+    The softmax runs in float32 whatever the inputs' dtype.
+
+    Args:
+        query: float `[batch, query_length, heads, key_dim]`.
+        key: float `[batch, key_length, heads, key_dim]`.
+        value: float `[batch, key_length, heads, value_dim]`.
+        attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
+            True = may attend. A query that may attend to nothing gets weights that
+            carry no meaning (they are equal), not NaN.
+        dropout: Applied to the weights; the paper has none here.
+
+    Returns:
+        The outputs, float `[batch, query_length, heads, value_dim]`, and the weights,
+        float `[batch, heads, query_length, key_length]`, both in the inputs' dtype.
+    """
+    # B batch, T query, S key, H heads, K key_dim, V value_dim
+    scale = 1.0 / math.sqrt(query.shape[-1])
+    logits = ops.einsum("BTHK,BSHK->BHTS", query * ops.cast(scale, query.dtype), key)
+    logits = ops.cast(logits, "float32")
+    if attention_mask is not None:
+        keep = ops.expand_dims(attention_mask, 1)  # [B, 1, T, S]
+        logits = ops.where(keep, logits, MASKED_LOGIT)
+    weights = ops.cast(ops.softmax(logits, axis=-1), query.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+    return ops.einsum("BHTS,BSHV->BTHV", dropped, value), weights
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MultiHeadAttention(keras.layers.Layer):
+    """Multi-head attention, §3.2.2: Concat(head_1, ..., head_h) W^O.
+
+    Args:
+        d_model: Width of inputs and outputs (paper: d_model).
+        num_heads: Number of heads (paper: h).
+        key_dim: Width of a head's queries and keys (paper: d_k).
+        value_dim: Width of a head's values (paper: d_v).
+        use_bias: Whether the four projections have a bias; the paper's have none.
+        dropout_rate: Share of attention weights dropped while training, in [0, 1);
+            the paper's translation models drop none.
+
+    Call arguments:
+        query: float `[batch, query_length, d_model]`.
+        source: What is attended to, float `[batch, key_length, d_model]`; None: the
+            query itself (self-attention).
+        attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
+            True = may attend.
+        training: Whether to drop weights.
+
+    Returns:
+        float `[batch, query_length, d_model]`, and the attention weights, float
+        `[batch, heads, query_length, key_length]`.
+
+    Raises:
+        ValueError: If a size is below 1, or `dropout_rate` is outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int,
+        use_bias: bool = False,
+        dropout_rate: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sizes = dict(
+            d_model=d_model, num_heads=num_heads, key_dim=key_dim, value_dim=value_dim
+        )
+        for name, size in sizes.items():
+            config_lib.check_at_least(name, size, 1)
+        config_lib.check_rate("dropout_rate", dropout_rate)
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.use_bias = use_bias
+        self.dropout_rate = dropout_rate
+
+    def build(self, query_shape, source_shape=None):
+        self.query_projection = self._heads(self.key_dim, "query")
+        self.key_projection = self._heads(self.key_dim, "key")
+        self.value_projection = self._heads(self.value_dim, "value")
+        self.output_projection = keras.layers.EinsumDense(
+            "BTHV,HVD->BTD",
+            output_shape=(None, self.d_model),
+            bias_axes="D" if self.use_bias else None,
+            dtype=self.dtype_policy,
+            name="output",
+        )
+        self.dropout = Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+        inputs = (None, None, self.d_model)
+        for projection in (
+            self.query_projection,
+            self.key_projection,
+            self.value_projection,
+        ):
+            projection.build(inputs)
+        self.output_projection.build((None, None, self.num_heads, self.value_dim))
+        self.built = True
+
+    def call(self, query, source=None, attention_mask=None, training=None):
+        key, value = self.project_source(query if source is None else source)
+        return self.attend(query, key, value, attention_mask, training)
+
+    def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Project what is attended to: done once a sentence while decoding.
+
+        Args:
+            source: float `[batch, key_length, d_model]`.
+
+        Returns:
+            The keys, float `[batch, key_length, heads, key_dim]`, and the values,
+            float `[batch, key_length, heads, value_dim]`.
+        """
+        return self.key_projection(source), self.value_projection(source)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend with keys and values that are projected already.
+
+        Args and returns as of `call` and `project_source`.
+        """
+        heads, weights = scaled_dot_product_attention(
+            self.query_projection(query),
+            key,
+            value,
+            attention_mask,
+            lambda weights: self.dropout(weights, training=training),
+        )
+        return self.output_projection(heads), weights
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "use_bias": self.use_bias,
+            "dropout_rate": self.dropout_rate,
+        }
+
+    def _heads(self, width: int, name: str) -> keras.layers.EinsumDense:
+        # Glorot-uniform over the matrix [d_model, heads * width], as tensor2tensor's.
+        return keras.layers.EinsumDense(
+            "BTD,DHK->BTHK",
+            output_shape=(None, self.num_heads, width),
+            bias_axes="HK" if self.use_bias else None,
+            dtype=self.dtype_policy,
+            name=name,
+        )

@@ -1,0 +1,88 @@
+"""Token embeddings and the pre-softmax map that shares their matrix, §3.4."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer import config as config_lib
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenEmbedding(keras.layers.Layer):
+    """Embedding scaled by sqrt(d_model), §3.4; its matrix can give the logits too.
+
+    The matrix starts as N(0, 1 / d_model), so that scaled embeddings have unit variance
+    and the logits of normalized outputs do too.
+
+    Args:
+        vocab_size: Number of words.
+        d_model: Width of an embedding (paper: d_model).
+        use_output_bias: Whether `logits` adds a bias a word.
+
+    Call arguments:
+        tokens: int32 `[batch, length]`, ids in [0, vocab_size).
+
+    Returns:
+        float `[batch, length, d_model]`, in the compute dtype.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, use_output_bias: bool = False, **kwargs
+    ):
+        super().__init__(**kwargs)
+        config_lib.check_at_least("vocab_size", vocab_size, 1)
+        config_lib.check_at_least("d_model", d_model, 1)
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+        self.use_output_bias = use_output_bias
+
+    def build(self, tokens_shape=None):
+        self.embeddings = self.add_weight(
+            shape=(self.vocab_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            name="embeddings",
+        )
+        self.output_bias = None
+        if self.use_output_bias:
+            self.output_bias = self.add_weight(
+                shape=(self.vocab_size,), initializer="zeros", name="output_bias"
+            )
+        self.built = True
+
+    def call(self, tokens):
+        vectors = ops.take(self.embeddings, tokens, axis=0)
+        return vectors * ops.cast(math.sqrt(self.d_model), vectors.dtype)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Map decoder outputs to unnormalized scores of the vocabulary.
+
+        Args:
+            inputs: float `[batch, length, d_model]`.
+
+        Returns:
+            float32 `[batch, length, vocab_size]`; the product itself runs in the
+            compute dtype.
+        """
+        dtype = self.compute_dtype
+        table = ops.transpose(ops.cast(self.embeddings, dtype))
+        logits = ops.cast(ops.matmul(ops.cast(inputs, dtype), table), "float32")
+        if self.output_bias is None:
+            return logits
+        return logits + ops.cast(self.output_bias, "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "d_model": self.d_model,
+            "use_output_bias": self.use_output_bias,
+        }

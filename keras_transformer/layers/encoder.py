@@ -1,0 +1,148 @@
+"""The encoder stack, §3.1: N layers of self-attention and feed-forward network."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+
+from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.residual import Residual
+
+Tensor = Any
+
+
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer made of a whole `ModelConfig`.
+
+    Args:
+        config: The model's configuration, or its fields as a mapping.
+    """
+
+    def __init__(self, config: ModelConfig | dict, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(config, ModelConfig):
+            config = from_dict(ModelConfig, config)
+        self.config = config
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    def attention(self, name: str) -> MultiHeadAttention:
+        """Make a multi-head attention of the config's sizes."""
+        config = self.config
+        layer = MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            config.head_key_dim,
+            config.head_value_dim,
+            use_bias=config.attention_bias,
+            dropout_rate=config.attention_dropout_rate,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def feed_forward(self, name: str) -> FeedForward:
+        """Make a feed-forward network of the config's sizes."""
+        config = self.config
+        layer = FeedForward(
+            config.d_model,
+            config.d_ff,
+            config.ffn_dropout_rate,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def residual(self, name: str) -> Residual:
+        """Make the rule around a sub-layer."""
+        config = self.config
+        layer = Residual(
+            config.norm_placement,
+            config.dropout_rate,
+            config.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def final_norm(self) -> keras.layers.Layer | None:
+        """Make the norm after a pre-norm stack; a post-norm stack ends in one."""
+        if self.config.norm_placement == "post":
+            return None
+        layer = keras.layers.LayerNormalization(
+            epsilon=self.config.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name="final_norm",
+        )
+        return self._built(layer)
+
+    def _built(self, layer: keras.layers.Layer) -> Any:
+        layer.build((None, None, self.config.d_model))
+        return layer
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class EncoderLayer(ConfiguredLayer):
+    """One layer of the encoder, §3.1 (left half of Figure 1).
+
+    Call arguments:
+        inputs: float `[batch, source_length, d_model]`.
+        attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
+
+    Returns:
+        float `[batch, source_length, d_model]`, and the attention weights, float
+        `[batch, heads, source_length, source_length]`.
+    """
+
+    def build(self, inputs_shape=None):
+        self.self_attention = self.attention("self_attention")
+        self.self_attention_residual = self.residual("self_attention_residual")
+        self.ffn = self.feed_forward("feed_forward")
+        self.ffn_residual = self.residual("feed_forward_residual")
+        self.built = True
+
+    def call(self, inputs, attention_mask=None, training=None):
+        attended, weights = self.self_attention(
+            self.self_attention_residual.sublayer_input(inputs),
+            attention_mask=attention_mask,
+            training=training,
+        )
+        x = self.self_attention_residual(inputs, attended, training=training)
+        widened = self.ffn(self.ffn_residual.sublayer_input(x), training=training)
+        return self.ffn_residual(x, widened, training=training), weights
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Encoder(ConfiguredLayer):
+    """The encoder: a stack of N layers, §3.1.
+
+    Call arguments:
+        inputs: float `[batch, source_length, d_model]`: embeddings with positions.
+        attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
+
+    Returns:
+        float `[batch, source_length, d_model]` (paper: z), and a list with the attention
+        weights of every layer, float `[batch, heads, source_length, source_length]`.
+    """
+
+    def build(self, inputs_shape=None):
+        self.layers = [
+            EncoderLayer(self.config, dtype=self.dtype_policy, name=f"layer_{number}")
+            for number in range(self.config.num_layers)
+        ]
+        for layer in self.layers:
+            layer.build()
+        self.norm = self.final_norm()
+        self.built = True
+
+    def call(self, inputs, attention_mask=None, training=None):
+        x, all_weights = inputs, []
+        for layer in self.layers:
+            x, weights = layer(x, attention_mask=attention_mask, training=training)
+            all_weights.append(weights)
+        return (x if self.norm is None else self.norm(x)), all_weights

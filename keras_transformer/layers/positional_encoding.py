@@ -1,0 +1,126 @@
+"""Positions: the sinusoids of §3.5, or learned vectors (Table 3, row E)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer import config as config_lib
+
+Tensor = Any
+
+MAX_TIMESCALE = 10_000.0
+
+
+def sinusoidal_encoding(
+    positions: Tensor, d_model: int, layout: str = "interleaved"
+) -> Tensor:
+    """Compute PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(same).
+
+    Args:
+        positions: Positions, any shape `[...]`.
+        d_model: Width of an encoding, even.
+        layout: "interleaved" is the paper's formula. "halves" is tensor2tensor's: all
+            sines, then all cosines, at frequencies exp(-i ln(10000) / (d_model/2 - 1)).
+
+    Returns:
+        float32 `[..., d_model]`, whatever the dtype policy: bfloat16 could not tell
+        neighbouring positions apart.
+    """
+    pairs = np.arange(d_model // 2)
+    if layout == "interleaved":
+        exponents = 2 * pairs / d_model
+    else:
+        exponents = pairs / max(d_model // 2 - 1, 1)
+    frequencies = np.exp(-math.log(MAX_TIMESCALE) * exponents).astype("float32")
+    angles = ops.cast(positions, "float32")[..., None] * frequencies  # [..., d/2]
+    parts = [ops.sin(angles), ops.cos(angles)]
+    if layout == "halves":
+        return ops.concatenate(parts, axis=-1)
+    stacked = ops.stack(parts, axis=-1)  # [..., d/2, 2]
+    return ops.reshape(stacked, (*ops.shape(positions), d_model))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PositionalEncoding(keras.layers.Layer):
+    """Encodings of a row of positions, §3.5, to be added to scaled embeddings.
+
+    Args:
+        d_model: Width of an encoding (paper: d_model).
+        encoding: "sinusoidal" or "learned".
+        layout: "interleaved" or "halves"; of the sinusoids only.
+        first_position: The position of the first token.
+        num_positions: Rows of the learned table; sinusoids know no limit.
+
+    Call arguments:
+        inputs: float `[batch, length, d_model]`: scaled embeddings.
+        start: int32 scalar, how many tokens came before these.
+
+    Returns:
+        float `[batch, length, d_model]`: inputs plus encodings.
+
+    Raises:
+        ValueError: If a choice is unknown, or the inputs are longer than the learned
+            table.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        encoding: str = "sinusoidal",
+        layout: str = "interleaved",
+        first_position: int = 0,
+        num_positions: int = 1024,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        config_lib.check_at_least("d_model", d_model, 1)
+        config_lib.check_choice("encoding", encoding, config_lib.POSITION_ENCODINGS)
+        config_lib.check_choice("layout", layout, config_lib.POSITION_LAYOUTS)
+        self.d_model = d_model
+        self.encoding = encoding
+        self.layout = layout
+        self.first_position = first_position
+        self.num_positions = num_positions
+
+    def build(self, inputs_shape=None):
+        if self.encoding == "learned":
+            self.table = self.add_weight(
+                shape=(self.num_positions, self.d_model),
+                initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+                name="table",
+            )
+        self.built = True
+
+    def call(self, inputs, start=0):
+        length = inputs.shape[1]
+        if length is None:
+            length = ops.shape(inputs)[1]
+        elif self.encoding == "learned" and length > self.num_positions:
+            raise ValueError(
+                f"The inputs have {length} positions, but the table of learned "
+                f"positions has {self.num_positions} rows. Shorten the inputs, or "
+                "build the model with a larger `num_positions`."
+            )
+        return inputs + ops.cast(self._encode(length, start), inputs.dtype)
+
+    def _encode(self, length: int | Tensor, start: int | Tensor) -> Tensor:
+        rows = ops.arange(length) + start
+        if self.encoding == "learned":
+            return ops.take(self.table, rows, axis=0)  # [length, d_model]
+        positions = rows + self.first_position
+        return sinusoidal_encoding(positions, self.d_model, self.layout)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "encoding": self.encoding,
+            "layout": self.layout,
+            "first_position": self.first_position,
+            "num_positions": self.num_positions,
+        }

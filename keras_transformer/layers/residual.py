@@ -1,0 +1,83 @@
+"""The rule around every sub-layer, §3.1 and §5.4, written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_transformer import config as config_lib
+from keras_transformer.layers.dropout import Dropout
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Residual(keras.layers.Layer):
+    """Residual connection, dropout and layer normalization around a sub-layer.
+
+    A layer hands `residual.sublayer_input(x)` to its sub-layer, and what comes out to
+    `residual(x, output)`:
+
+    *   post-norm (the paper's): LayerNorm(x + Dropout(Sublayer(x)));
+    *   pre-norm: x + Dropout(Sublayer(LayerNorm(x))).
+
+    Args:
+        norm_placement: "post" or "pre".
+        dropout_rate: Share of the sub-layer's output dropped while training, in [0, 1)
+            (paper: P_drop).
+        epsilon: Added to the variance in the layer normalization.
+
+    Call arguments:
+        inputs: float `[batch, length, d_model]`: x.
+        output: float `[batch, length, d_model]`: the sub-layer's output.
+
+    Returns:
+        float `[batch, length, d_model]`.
+
+    Raises:
+        ValueError: If `norm_placement` is unknown, or `dropout_rate` is outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        norm_placement: str = "post",
+        dropout_rate: float = 0.1,
+        epsilon: float = 1e-6,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        config_lib.check_choice(
+            "norm_placement", norm_placement, config_lib.NORM_PLACEMENTS
+        )
+        config_lib.check_rate("dropout_rate", dropout_rate)
+        self.norm_placement = norm_placement
+        self.dropout_rate = dropout_rate
+        self.epsilon = epsilon
+
+    def build(self, inputs_shape, output_shape=None):
+        # Keras computes it in float32 whatever the policy.
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=self.epsilon, dtype=self.dtype_policy, name="norm"
+        )
+        self.norm.build(inputs_shape)
+        self.dropout = Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+        self.built = True
+
+    def sublayer_input(self, inputs: Tensor) -> Tensor:
+        """Return what the sub-layer sees, float `[batch, length, d_model]`."""
+        return self.norm(inputs) if self.norm_placement == "pre" else inputs
+
+    def call(self, inputs, output, training=None):
+        total = inputs + self.dropout(output, training=training)
+        return self.norm(total) if self.norm_placement == "post" else total
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "norm_placement": self.norm_placement,
+            "dropout_rate": self.dropout_rate,
+            "epsilon": self.epsilon,
+        }

@@ -1,0 +1,223 @@
+"""The Transformer, §3: embeddings, encoder, decoder, and the step that trains them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers import masks
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.embedding import TokenEmbedding
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.positional_encoding import PositionalEncoding
+from keras_transformer.train_step import TokenTrainer
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(TokenTrainer):
+    """The Transformer of "Attention Is All You Need", §3 and Figure 1.
+
+    The model is built on construction, so `count_params()` answers at once.
+
+    Args:
+        config: The architecture; its defaults are the paper's base model.
+
+    Call arguments:
+        source_tokens: int32 `[batch, source_length]`, each row ended by EOS, then padding.
+        decoder_inputs: int32 `[batch, target_length]`: the target shifted right, BOS
+            first (`shift_right` makes it from the target).
+        training: Whether dropout is active.
+        return_attention: Whether to return the attention weights too.
+
+    Returns:
+        Logits, float32 `[batch, target_length, vocab_size]`. With `return_attention`,
+        also a dict with the keys "encoder", "decoder" and "cross", each a list with one
+        float tensor `[batch, heads, query_length, key_length]` a layer.
+
+    `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`, with targets as
+    they are: the train step shifts them.
+    """
+
+    def __init__(self, config: ModelConfig | dict | None = None, **kwargs):
+        super().__init__(**kwargs)
+        if config is None:
+            config = ModelConfig()
+        elif not isinstance(config, ModelConfig):
+            config = from_dict(ModelConfig, config)
+        self.config = config
+        dtype = self.dtype_policy
+        self.embedding = self._embedding(config.vocab_size, "embedding")
+        self.target_embedding = self.output_embedding = self.embedding
+        if not config.share_embeddings:
+            size = config.output_vocab_size
+            self.target_embedding = self._embedding(size, "target_embedding")
+            self.output_embedding = self._embedding(size, "output_embedding")
+        self.source_positions = self._positions("source_positions")
+        self.target_positions = self.source_positions
+        if config.position_encoding == "learned":
+            self.target_positions = self._positions("target_positions")
+        rate = config.dropout_rate
+        self.source_dropout = Dropout(rate, dtype=dtype, name="source_dropout")
+        self.target_dropout = Dropout(rate, dtype=dtype, name="target_dropout")
+        self.encoder = Encoder(config, dtype=dtype, name="encoder")
+        self.decoder = Decoder(config, dtype=dtype, name="decoder")
+        self.build()
+
+    def build(self, source_shape=None, decoder_inputs_shape=None):
+        """Make every weight; shapes are known from the config alone."""
+        if self.built:
+            return
+        embeddings = (self.embedding, self.target_embedding, self.output_embedding)
+        positions = (self.source_positions, self.target_positions)
+        for layer in (*embeddings, *positions, self.encoder, self.decoder):
+            if not layer.built:
+                layer.build()
+        self.built = True
+
+    def call(
+        self, source_tokens, decoder_inputs, training=None, return_attention=False
+    ):
+        encoder_output, encoder_weights = self._encode(source_tokens, training)
+        decoder_output, decoder_weights, cross_weights = self.decoder(
+            self._embed_target(decoder_inputs, 0, training),
+            encoder_output,
+            source_mask=self._source_mask(source_tokens),
+            training=training,
+        )
+        logits = self.output_embedding.logits(decoder_output)
+        if not return_attention:
+            return logits
+        return logits, {
+            "encoder": encoder_weights,
+            "decoder": decoder_weights,
+            "cross": cross_weights,
+        }
+
+    def encode(self, source_tokens: Tensor, training: bool | None = None) -> Tensor:
+        """Run the encoder alone.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            training: Whether dropout is active.
+
+        Returns:
+            The encoder's output, float `[batch, source_length, d_model]` (paper: z).
+        """
+        return self._encode(source_tokens, training)[0]
+
+    def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
+        """Encode the source and project it for every decoder layer, once a sentence.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+
+        Returns:
+            What `decode_step` needs of the source: "memory", per layer keys and values
+            `[batch, source_length, heads, dim]`, and "mask", bool
+            `[batch, 1, source_length]`.
+        """
+        encoder_output = self.encode(source_tokens, training=False)
+        return {
+            "memory": self.decoder.project_memory(encoder_output),
+            "mask": self._source_mask(source_tokens),
+        }
+
+    def empty_cache(
+        self, batch_size: int | Tensor, beam_size: int, num_steps: int | Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
+        return self.decoder.empty_cache(batch_size, beam_size, num_steps)
+
+    def decode_step(
+        self,
+        tokens: Tensor,
+        step: Tensor,
+        ancestry: Tensor,
+        source: dict[str, Any],
+        cache: list[tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Decode one token of each hypothesis.
+
+        Args:
+            tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
+            step: int32 scalar, from 0.
+            ancestry: bool `[batch, beam, steps_seen, beam]`: whether the hypothesis now
+                in slot k passed through slot j at step s; at `step` its own slot. It may
+                end after `step`: fewer steps of the cache are read then.
+            source: From `start_decoding`.
+            cache: From `empty_cache`, then from the step before.
+
+        Returns:
+            Logits of the next token, float32 `[batch, beam, vocab_size]`, and the cache.
+        """
+        # The beams stand where a sentence's positions stand: [batch, beam, d_model].
+        embedded = self.target_embedding(tokens)
+        position = ops.zeros((1, 1, self.config.d_model), embedded.dtype)
+        embedded = embedded + self.target_positions(position, start=step)
+        output, cache = self.decoder.step(
+            embedded, step, ancestry, source["memory"], source["mask"], cache
+        )
+        return self.output_embedding.logits(output), cache
+
+    def shift_right(self, target_tokens: Tensor) -> Tensor:
+        """Put BOS before the target and drop its last position, Figure 1.
+
+        Args:
+            target_tokens: int32 `[batch, target_length]`.
+
+        Returns:
+            int32 `[batch, target_length]`: the decoder's inputs.
+        """
+        start = ops.full_like(target_tokens[:, :1], self.config.bos_id)
+        return ops.concatenate([start, target_tokens[:, :-1]], axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    def _encode(self, source_tokens, training):
+        embedded = self.source_positions(self.embedding(source_tokens))
+        return self.encoder(
+            self.source_dropout(embedded, training=training),
+            attention_mask=self._source_mask(source_tokens),
+            training=training,
+        )
+
+    def _embed_target(self, tokens, start, training):
+        embedded = self.target_positions(self.target_embedding(tokens), start=start)
+        return self.target_dropout(embedded, training=training)
+
+    def _source_mask(self, source_tokens):
+        return masks.key_mask(masks.padding_mask(source_tokens, self.config.pad_id))
+
+    def _embedding(self, vocab_size: int, name: str) -> TokenEmbedding:
+        is_output = name == "output_embedding" or self.config.share_embeddings
+        return TokenEmbedding(
+            vocab_size,
+            self.config.d_model,
+            use_output_bias=self.config.output_bias and is_output,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _positions(self, name: str) -> PositionalEncoding:
+        config = self.config
+        return PositionalEncoding(
+            config.d_model,
+            config.position_encoding,
+            config.position_layout,
+            config.first_position,
+            config.num_positions,
+            dtype=self.dtype_policy,
+            name=name,
+        )

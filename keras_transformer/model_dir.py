@@ -1,0 +1,177 @@
+"""The folder of a run: its resolved configuration, tokenizer, checkpoints, model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+import keras
+
+from keras_transformer import files, tokenization
+from keras_transformer.config import (
+    DecodingConfig,
+    ModelConfig,
+    TrainingConfig,
+    from_dict,
+)
+from keras_transformer.model import Transformer
+from keras_transformer.training.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    restore,
+)
+
+FORMAT_VERSION = 1
+
+# The folders that may hold the weights to use, the better ones first.
+CHOICES = ("averaged", "best", "latest")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Everything a run was made of, resolved: `config.json`."""
+
+    preset: str
+    model: ModelConfig
+    training: TrainingConfig
+    decoding: DecodingConfig
+    source_language: str
+    target_language: str
+    # SHA-256 of the vocabulary.
+    tokenizer_hash: str
+    # Keras's name of a dtype policy.
+    precision: str = "float32"
+    seed: int = 0
+    task: str = "translation"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `config.json`."""
+        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunConfig:
+        """Build the configuration from the content of `config.json`."""
+        values = dict(values)
+        values.pop("format_version")
+        values["model"] = from_dict(ModelConfig, values["model"])
+        values["training"] = from_dict(TrainingConfig, values["training"])
+        values["decoding"] = from_dict(DecodingConfig, values["decoding"])
+        return from_dict(cls, values)
+
+
+class ModelDir:
+    """Where the parts of a run lie.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = pathlib.Path(path)
+        self.config_path = self.path / "config.json"
+        self.tokenizer_path = self.path / "tokenizer"
+        self.model_path = self.path / "model.keras"
+        self.log_path = self.path / "logs"
+
+    def checkpoints(self, kind: str = "checkpoints") -> CheckpointFolder:
+        """Return the folder "checkpoints", "best" or "averaged"."""
+        keep = None if kind == "checkpoints" else 1
+        return CheckpointFolder(self.path / kind, keep=keep)
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write `config.json`."""
+        files.atomic_write(
+            self.config_path, json.dumps(config.to_json(), indent=2) + "\n"
+        )
+
+    def read_config(self) -> RunConfig:
+        """Read `config.json`.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            ValueError: If it cannot be read, or has another format version.
+        """
+        if not self.config_path.is_file():
+            raise FileNotFoundError(
+                f"No model in {self.path}: it has no config.json. Train first with "
+                f"bin/train.py --model_dir={self.path}, or correct --model_dir."
+            )
+        try:
+            values = json.loads(self.config_path.read_text(encoding="utf-8"))
+            version = values["format_version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self.config_path} is damaged ({error}). Train again into another "
+                "--model_dir."
+            ) from error
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{self.config_path} has format version {version}; this program reads "
+                f"version {FORMAT_VERSION}. Use the release that wrote it, or train "
+                "again."
+            )
+        return RunConfig.from_json(values)
+
+    def choose(self, checkpoint: str | None = None) -> Checkpoint:
+        """Find the weights to use.
+
+        Args:
+            checkpoint: "averaged", "best", "latest", or the path of a checkpoint;
+                None: the first of these that exists.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        for choice in CHOICES if checkpoint is None else (checkpoint,):
+            if choice in CHOICES:
+                kind = "checkpoints" if choice == "latest" else choice
+                found = self.checkpoints(kind).latest()
+            else:
+                found = _checkpoint_at(pathlib.Path(choice))
+            if found:
+                return found
+        wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
+        raise FileNotFoundError(
+            f"{wanted} in {self.path}. Train first with "
+            f"bin/train.py --model_dir={self.path}, or pass --checkpoint."
+        )
+
+    def load_tokenizer(self) -> Any:
+        """Load the tokenizer that the model was trained with."""
+        return tokenization.load(self.tokenizer_path)
+
+    def load_model(
+        self, checkpoint: str | None = None, precision: str | None = None
+    ) -> Transformer:
+        """Load the model with the weights that `choose` finds.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: Keras's name of a dtype policy; None: as it was trained.
+        """
+        config = self.read_config()
+        chosen = self.choose(checkpoint)
+        model = Transformer(config.model, dtype=precision or config.precision)
+        restore(chosen, model=model)
+        return model
+
+    def save_model(self, model: Transformer) -> None:
+        """Write `model.keras`, for `keras.saving.load_model`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".model.", dir=self.path) as folder:
+            aside = pathlib.Path(folder) / self.model_path.name
+            keras.saving.save_model(model, aside)
+            os.replace(aside, self.model_path)
+
+
+def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+    """Return the checkpoint whose folder, or whose files' common prefix, this is."""
+    for folder in (path, path.parent):
+        for found in CheckpointFolder(folder.parent).list():
+            if found.path == folder:
+                return found
+    return None

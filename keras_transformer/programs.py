@@ -1,0 +1,82 @@
+"""What the programs share: flags, errors in one line, the `--json` summary."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import app, flags
+
+# TensorFlow prints notices of its own to the stream that carries our errors.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# What bad input raises. Anything else is a defect and keeps its traceback.
+INPUT_ERRORS = (ValueError, TypeError, OSError)
+
+_JSON = flags.DEFINE_bool(
+    "json", False, "Print a summary as one line of JSON, the last on standard output."
+)
+
+
+def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
+    """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
+
+    `main` takes no arguments, reads its flags, and returns the summary that `--json`
+    prints. SIGTERM ends it like an error, so that what it wrote aside is cleaned up.
+    """
+    module = sys.modules[main.__module__]
+    program = os.path.basename(sys.argv[0])
+
+    def guarded(arguments):
+        if len(arguments) > 1:
+            _fail(
+                program, f"unexpected argument {arguments[1]!r}; flags begin with --."
+            )
+        # Absl would print what TensorFlow says of its inner workings.
+        logging.getLogger("tensorflow").setLevel(logging.WARNING)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        try:
+            summary = main()
+        except INPUT_ERRORS as error:
+            _fail(program, _one_line(error))
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+        if _JSON.value:
+            print(json.dumps(summary, ensure_ascii=False), flush=True)
+
+    def parse(arguments):
+        _show_help_of(module)
+        try:
+            return flags.FLAGS(arguments)
+        except flags.Error as error:
+            _fail(program, f"{_one_line(error)} (see --help)")
+        except SystemExit:
+            sys.exit(0)  # after --help, which absl counts as a failure
+
+    app.run(guarded, flags_parser=parse)
+
+
+def _fail(program: str, message: str) -> None:
+    print(f"{program}: {message}", file=sys.stderr, flush=True)
+    sys.exit(1)
+
+
+def _one_line(error: BaseException) -> str:
+    message = str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        message = f"{error.strerror}: {error.filename}" if error.filename else message
+    return " ".join(message.split()) or type(error).__name__
+
+
+def _show_help_of(module: Any) -> None:
+    """Let --help show the flags of `module`, also when a console script runs it."""
+    main_module = sys.modules["__main__"]
+    main_module.__doc__ = module.__doc__
+    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["json"])

@@ -1,0 +1,23 @@
+"""Subword vocabularies: trained on the host, applied in the graph."""
+
+from keras_transformer.tokenization.loading import load
+from keras_transformer.tokenization.sentence_piece import (
+    SentencePieceTokenizer,
+    from_sentencepiece_file,
+    train_bpe,
+)
+from keras_transformer.tokenization.tokenizer import Tokenizer
+from keras_transformer.tokenization.word_piece import (
+    WordPieceTokenizer,
+    train_wordpiece,
+)
+
+__all__ = [
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "WordPieceTokenizer",
+    "from_sentencepiece_file",
+    "load",
+    "train_bpe",
+    "train_wordpiece",
+]

@@ -1,0 +1,80 @@
+"""Reading a tokenizer folder back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from keras_transformer.tokenization import sentence_piece, tokenizer, word_piece
+
+_CLASSES = {
+    "bpe": sentence_piece.SentencePieceTokenizer,
+    "sentencepiece": sentence_piece.SentencePieceTokenizer,
+    "wordpiece": word_piece.WordPieceTokenizer,
+}
+
+
+def load(directory: str | os.PathLike) -> tokenizer.Tokenizer:
+    """Read the tokenizer that `Tokenizer.save` wrote.
+
+    Raises:
+        FileNotFoundError: If the folder or one of its files is absent.
+        ValueError: If a file is damaged, or of another format version.
+    """
+    directory = pathlib.Path(directory)
+    description = _read_description(directory / tokenizer.DESCRIPTION_NAME)
+    tokenizer_class = _CLASSES[description["kind"]]
+    path = directory / tokenizer_class.vocabulary_name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is absent, but {tokenizer.DESCRIPTION_NAME} beside it asks for "
+            "it. Copy the whole folder again, or prepare the data again."
+        )
+    vocabulary = path.read_bytes()
+    # Before it is parsed: a damaged file should not end in a parser's complaint.
+    fingerprint = {"fingerprint": tokenizer.fingerprint_of(vocabulary)}
+    _check_described(path, description, fingerprint)
+    loaded = tokenizer_class(vocabulary, kind=description["kind"])
+    _check_described(path, description, loaded.ids())
+    return loaded
+
+
+def _read_description(path: pathlib.Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"No tokenizer in {path.parent}: {path.name} is absent. "
+            "bin/prepare_data.py writes one into DATA_DIR/tokenizer."
+        )
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+        version = description["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged: it must be a JSON object with a format_version "
+            f"({error}). Copy the folder again, or prepare the data again."
+        ) from error
+    if version != tokenizer.FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version}; this program reads version "
+            f"{tokenizer.FORMAT_VERSION}. Prepare the data again, or use the release "
+            "that wrote it."
+        )
+    if description.get("kind") not in _CLASSES:
+        raise ValueError(
+            f"{path} names an unknown kind of tokenizer: {description.get('kind')!r}. "
+            f"Known: {', '.join(_CLASSES)}."
+        )
+    return description
+
+
+def _check_described(path, description, found):
+    """Another vocabulary, or other ids in it, would translate nonsense."""
+    for name, value in found.items():
+        if description.get(name) != value:
+            raise ValueError(
+                f"{path} is not the vocabulary that {tokenizer.DESCRIPTION_NAME} "
+                f"describes: its {name} is {value}, expected {description.get(name)}. "
+                "Copy the folder again, or prepare the data again."
+            )

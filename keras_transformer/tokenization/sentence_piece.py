@@ -1,0 +1,208 @@
+"""Byte-pair encoding through SentencePiece (the paper's EN-DE vocabulary, §5.1)."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import keras_nlp
+import numpy as np
+import sentencepiece
+from google.protobuf import message
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_transformer import config
+from keras_transformer.tokenization import tokenizer, training_text
+
+# SentencePiece writes a space as U+2581 inside its pieces, so a U+2581 of the text
+# would come back as a space. These rules, kept in the model file, write it as U+FDD0
+# and "1", and U+FDD0 itself (which Unicode reserves for such inner use) as U+FDD0 "0".
+_NORMALIZATION_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
+_DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
+
+# One id for each byte, so that any character can be spelled.
+_NUM_BYTES = 256
+_NUM_SPECIAL_IDS = 4
+
+
+class SentencePieceTokenizer(tokenizer.Tokenizer):
+    """A SentencePiece model: trained here, or brought along as a file.
+
+    A file made elsewhere applies its own normalization and may lack byte fallback: then
+    what it does not know becomes `unk_id`. If it lacks a padding, BOS or EOS id, these
+    are appended after its vocabulary in this order.
+
+    Args:
+        proto: The bytes of a SentencePiece model file.
+        kind: "bpe" if `train_bpe` made it, "sentencepiece" for an own file.
+
+    Raises:
+        ValueError: If `proto` is no SentencePiece model.
+    """
+
+    vocabulary_name = "sentencepiece.model"
+
+    def __init__(self, proto: bytes, kind: str = "sentencepiece"):
+        names = [piece.piece for piece in _parsed(proto).pieces]
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        special_ids = {"unk_id": self._processor.unk_id()}
+        for name, shown in (("pad_id", "<pad>"), ("bos_id", "<s>"), ("eos_id", "</s>")):
+            special_ids[name] = getattr(self._processor, name)()
+            if special_ids[name] < 0:
+                special_ids[name] = len(names)
+                names.append(shown)
+        super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
+        self._in_graph = keras_nlp.tokenizers.SentencePieceTokenizer(proto=proto)
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Split texts into ids with SentencePiece's own threads; see the base class."""
+        tokenizer.check_texts(texts)
+        rows = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
+        return [np.array(row, np.int32) for row in rows]
+
+    def _split(self, text):
+        return self._in_graph.tokenize(text)
+
+    def _join(self, tokens):
+        return self._in_graph.detokenize(tokens)
+
+
+def from_sentencepiece_file(path: str | os.PathLike) -> SentencePieceTokenizer:
+    """Make a tokenizer from an own SentencePiece model, of any model type.
+
+    Raises:
+        FileNotFoundError: If the file is absent.
+        ValueError: If it is no SentencePiece model.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"No SentencePiece model at {path}. Name the .model file that "
+            "spm_train wrote."
+        )
+    try:
+        return SentencePieceTokenizer(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def train_bpe(
+    texts: Iterable[str],
+    vocab_size: int,
+    *,
+    character_coverage: float = 0.99999,
+    split_digits: bool = False,
+    max_sentences: int = 2_000_000,
+) -> SentencePieceTokenizer:
+    """Learn a shared BPE vocabulary; the same texts give the same fingerprint.
+
+    Args:
+        texts: Source and target lines together, read once.
+        vocab_size: Ids in all, the 4 special ones and the 256 bytes among them (§5.1:
+            about 37,000 for EN-DE).
+        character_coverage: Share of the text's characters that get an id of their own,
+            in [0.98, 1]; the rarest are spelled as bytes.
+        split_digits: Whether every digit is a piece of its own, so that a number never
+            seen is spelled like the others.
+        max_sentences: Lines that are kept for training, drawn evenly if there are more.
+            Bounds time and memory.
+
+    Raises:
+        ValueError: If the texts are empty, or `vocab_size` is larger than they allow or
+            smaller than their characters need. The message says the bound.
+    """
+    config.check_at_least("vocab_size", vocab_size, 1)
+    training_text.check_coverage(character_coverage)
+    sentences = training_text.sample(texts, max_sentences)
+    with tempfile.TemporaryDirectory() as folder:
+        proto = run_trainer(
+            sentences,
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            split_digits=split_digits,
+            byte_fallback=True,
+            pad_id=config.PAD_ID,
+            unk_id=config.UNK_ID,
+            bos_id=config.BOS_ID,
+            eos_id=config.EOS_ID,
+            **_rule_files(pathlib.Path(folder)),
+        )
+    return SentencePieceTokenizer(_without_paths(proto), kind="bpe")
+
+
+def run_trainer(sentences: Iterable[str], *, vocab_size: int, **options) -> bytes:
+    """Run SentencePiece's BPE trainer in silence and translate its errors.
+
+    Args:
+        sentences: Lines as `training_text.sentences` cuts them.
+        vocab_size: As in `train_bpe`.
+        **options: Passed on to `sentencepiece.SentencePieceTrainer.train`.
+
+    Returns:
+        The bytes of the model.
+
+    Raises:
+        ValueError: If the sentences do not allow `vocab_size`.
+    """
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=written,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            max_sentence_length=training_text.MAX_BYTES,
+            minloglevel=2,
+            **options,
+        )
+    except RuntimeError as error:
+        raise _translated(error, vocab_size) from error
+    return written.getvalue()
+
+
+def _translated(error: RuntimeError, vocab_size: int) -> Exception:
+    """SentencePiece reports bad input as a failed check in its source."""
+    if largest := re.search(r"set it to a value <= (\d+)", str(error)):
+        return ValueError(tokenizer.too_large_message(vocab_size, int(largest[1])))
+    if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
+        return ValueError(
+            f"`vocab_size` must be at least {smallest[1]}: the characters of the text, "
+            f"{_NUM_BYTES} bytes and {_NUM_SPECIAL_IDS} special ids need as many. "
+            f"Received: vocab_size={vocab_size}."
+        )
+    return error
+
+
+def _rule_files(folder: pathlib.Path) -> dict[str, str]:
+    """SentencePiece takes rules of its own only from files."""
+    paths = {}
+    for name, rules in (
+        ("normalization_rule_tsv", _NORMALIZATION_RULES),
+        ("denormalization_rule_tsv", _DENORMALIZATION_RULES),
+    ):
+        path = folder / f"{name}.tsv"
+        path.write_text(rules, encoding="utf-8")
+        paths[name] = str(path)
+    return paths
+
+
+def _without_paths(proto: bytes) -> bytes:
+    """Drop the rule files' temporary paths: they would change the fingerprint."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(proto)
+    model.normalizer_spec.ClearField("normalization_rule_tsv")
+    model.denormalizer_spec.ClearField("normalization_rule_tsv")
+    return model.SerializeToString(deterministic=True)
+
+
+def _parsed(proto: bytes) -> sentencepiece_model_pb2.ModelProto:
+    try:
+        model = sentencepiece_model_pb2.ModelProto.FromString(proto)
+    except message.DecodeError as error:
+        raise ValueError(f"not a SentencePiece model ({error}).") from error
+    if not model.pieces:
+        raise ValueError("not a SentencePiece model (it has no pieces).")
+    return model

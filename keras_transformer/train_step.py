@@ -1,0 +1,233 @@
+"""The train step: one global token count, gradients under XLA, one update (§5).
+
+Keras's own `compile(jit_compile=True)` puts XLA around the whole step, which fails with
+more than one replica: variables of the other replicas are out of its reach. Here only
+forward pass, loss and gradients of one replica are compiled; the sum over the replicas
+and the update stay outside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.config import check_at_least
+from keras_transformer.layers.dropout import step_seed
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+Tensor = Any
+
+
+class TokenTrainer(keras.Model):
+    """A model trained and measured by tokens, whatever way they fall into batches.
+
+    The loss of a batch is the sum over its tokens, divided by the tokens of all replicas
+    and of all pieces of the batch; the mean of the replicas' means would weigh tokens of
+    short batches more. Padding counts for nothing.
+
+    `fit` and `evaluate` report, over tokens: `loss`; `nll`, the negative log-likelihood
+    without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.
+
+    Subclasses offer `config.pad_id` and `shift_right`.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._means = [
+            keras.metrics.Mean(name="loss"),
+            keras.metrics.Mean(name="nll"),
+            Perplexity(name="perplexity"),
+            keras.metrics.Mean(name="token_accuracy"),
+        ]
+
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = "sparse_categorical_crossentropy",
+        *,
+        jit_compile: bool | str = "auto",
+        accumulate_steps: int = 1,
+        seed: int = 0,
+        **kwargs,
+    ) -> None:
+        """Configure training.
+
+        Args:
+            optimizer: A Keras optimizer.
+            loss: `training.losses.LabelSmoothedCrossEntropy`, or a Keras loss that
+                takes integer labels and logits.
+            jit_compile: Whether gradients are computed under XLA; "auto": where there
+                is a GPU.
+            accumulate_steps: Pieces that each batch is cut into, to save memory. Their
+                gradients are added before the one update, so the result is the same.
+            seed: Keys the dropout masks, together with step, replica and piece.
+            **kwargs: As of `keras.Model.compile`.
+
+        Raises:
+            ValueError: If `accumulate_steps` is below 1.
+        """
+        check_at_least("accumulate_steps", accumulate_steps, 1)
+        if loss == "sparse_categorical_crossentropy":
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
+        self.accumulate_steps = accumulate_steps
+        self.seed = seed
+        if jit_compile == "auto":
+            jit_compile = bool(tf.config.list_logical_devices("GPU"))
+        self.jit_gradients = bool(jit_compile)
+        self._gradients = tf.function(
+            self._piece_gradients, jit_compile=self.jit_gradients
+        )
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """The four means over tokens that `fit` and `evaluate` report."""
+        return self._means if self.compiled else []
+
+    def train_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        """Train on one batch of one replica.
+
+        Args:
+            data: `(source_tokens, target_tokens)`, int32 `[batch, length]` each.
+
+        Returns:
+            The metrics so far, float32 scalars.
+        """
+        source, target = _pair(data)
+        tokens = _sum_over_replicas(self._count_tokens(target))
+        gradients, sums = self._batch_gradients(source, target, tokens)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+        return self._report(_sum_over_replicas(sums), tokens)
+
+    def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        """Measure one batch of one replica; see `train_step`."""
+        source, target = _pair(data)
+        logits = self(source, self.shift_right(target), training=False)
+        sums, tokens = _sum_over_replicas(
+            (self._token_sums(target, logits), self._count_tokens(target))
+        )
+        return self._report(sums, tokens)
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """Return what `compile` was given, for `model.keras`."""
+        config = super().get_compile_config()
+        if config:
+            config["jit_compile"] = self.jit_gradients
+            config["accumulate_steps"] = self.accumulate_steps
+            config["seed"] = self.seed
+        return config
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile a model loaded from `model.keras`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Do nothing: the model is built when it is made.
+
+        Keras 3.15 would call it on a batch to build it, as if targets were no input.
+        """
+
+    def _batch_gradients(self, source, target, tokens):
+        """Add up the gradients and sums of the batch's pieces."""
+        scale = 1.0 / ops.maximum(tokens, 1.0)
+        first = self._first_draw()
+        gradients, sums = None, None
+        pieces = self.accumulate_steps
+        for piece in range(pieces):
+            rows = _piece_of_batch((source, target), piece, pieces)
+            more, more_sums = self._gradients(*rows, first + piece, scale)
+            gradients = _add(gradients, more)
+            sums = _add(sums, more_sums)
+        return gradients, sums
+
+    def _piece_gradients(self, source, target, counter, scale):
+        """Forward pass, loss and gradients of one piece; all that XLA compiles."""
+        with step_seed(self.seed, counter), tf.GradientTape() as tape:
+            logits = self(source, self.shift_right(target), training=True)
+            sums = self._token_sums(target, logits)
+            objective = self.optimizer.scale_loss(sums[0] * scale)
+        gradients = tape.gradient(objective, self.trainable_variables)
+        # Embedding gradients come as slices; dense ones can be summed by any strategy.
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _token_sums(self, labels, logits):
+        """Sum loss, negative log-likelihood and right guesses over the real tokens."""
+        losses, nll = _token_losses(self.loss, labels, logits)
+        gold = tf.gather(logits, labels, batch_dims=2)
+        right = ops.cast(gold >= ops.max(logits, axis=-1), "float32")
+        real = ops.cast(ops.not_equal(labels, self.config.pad_id), "float32")
+        return [ops.sum(values * real) for values in (losses, nll, right)]
+
+    def _count_tokens(self, target):
+        return ops.sum(ops.cast(ops.not_equal(target, self.config.pad_id), "float32"))
+
+    def _first_draw(self):
+        """Number the pieces of all steps and replicas: no two share a dropout mask."""
+        context = tf.distribute.get_replica_context()
+        replicas = context.num_replicas_in_sync
+        step = ops.cast(self.optimizer.iterations, "int32")
+        replica = ops.cast(context.replica_id_in_sync_group, "int32")
+        return (step * replicas + replica) * self.accumulate_steps
+
+    def _report(self, sums, tokens):
+        loss, nll, right = [total / ops.maximum(tokens, 1.0) for total in sums]
+        for metric, value in zip(self._means, (loss, nll, nll, right)):
+            metric.update_state(value, sample_weight=tokens)
+        return {metric.name: metric.result() for metric in self._means}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(keras.metrics.Mean):
+    """exp of the mean negative log-likelihood in nats."""
+
+    def result(self) -> Tensor:
+        return ops.exp(super().result())
+
+
+def _pair(data):
+    source, target, weights = keras.utils.unpack_x_y_sample_weight(data)
+    if target is None or weights is not None:
+        raise ValueError(
+            "Train and evaluate on pairs (source_tokens, target_tokens), without "
+            "sample weights. Received: "
+            + ("no targets." if target is None else "sample weights.")
+        )
+    return source, target
+
+
+def _token_losses(loss, labels, logits):
+    """Return loss and negative log-likelihood a token, float32 `[batch, length]`."""
+    if hasattr(loss, "token_losses"):
+        return loss.token_losses(labels, logits)
+    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return loss.call(labels, logits), nll
+
+
+def _piece_of_batch(tensors, piece, pieces):
+    if pieces == 1:
+        return tensors
+    rows = tensors[0].shape[0]
+    if rows is not None and rows % pieces:
+        raise ValueError(
+            f"A batch of {rows} rows a replica cannot be cut into "
+            f"`accumulate_steps`={pieces} equal pieces. Choose a batch size that it "
+            "divides."
+        )
+    size = tf.shape(tensors[0])[0] // pieces
+    return tuple(rows[piece * size : (piece + 1) * size] for rows in tensors)
+
+
+def _add(total, more):
+    if total is None:
+        return more
+    return [left + right for left, right in zip(total, more)]
+
+
+def _sum_over_replicas(values):
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, values)

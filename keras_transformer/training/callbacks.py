@@ -1,0 +1,264 @@
+"""What happens between steps: progress, checkpoints, evaluation, early stopping."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.training.checkpoints import CheckpointFolder
+
+
+class StepCallback(keras.callbacks.Callback):
+    """A callback that counts optimizer steps over a whole run, resumed or not.
+
+    Args:
+        first_step: Steps that the run had behind it when `fit` began.
+    """
+
+    def __init__(self, first_step: int = 0):
+        super().__init__()
+        self.first_step = first_step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.on_step(self.first_step + batch + 1, logs or {})
+
+    def on_step(self, step: int, logs: dict[str, float]) -> None:
+        """Subclass: called after step `step`, counted from 1."""
+        raise NotImplementedError
+
+
+class Progress(StepCallback):
+    """Prints a line every few steps and writes it for TensorBoard.
+
+    The line has the means since the last one: loss, perplexity per subword, token
+    accuracy, the learning rate, real tokens (source + target) a second, and the number
+    of batch shapes so far, which is the number of compilations under XLA.
+
+    Args:
+        num_tokens: Maps a step, from 0, to the real tokens of its batch.
+        shape: Maps a step, from 0, to the shape of its batch.
+        total_steps: Where the run ends.
+        every_steps: Steps between two lines.
+        log_dir: Where TensorBoard looks; None: nowhere.
+        write: Takes a line.
+    """
+
+    def __init__(
+        self,
+        num_tokens: Callable[[int], int],
+        shape: Callable[[int], tuple[int, int]],
+        total_steps: int,
+        every_steps: int = 100,
+        log_dir: str | None = None,
+        write: Callable[[str], None] = print,
+        first_step: int = 0,
+    ):
+        super().__init__(first_step)
+        self._num_tokens = num_tokens
+        self._shape = shape
+        self._total_steps = total_steps
+        self._every_steps = every_steps
+        self._write = write
+        self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
+        self._shapes: set[tuple[int, int]] = set()
+        self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
+
+    @property
+    def num_shapes(self) -> int:
+        """Batch shapes seen so far."""
+        return len(self._shapes)
+
+    def on_train_begin(self, logs=None):
+        self._restart()
+
+    def on_step(self, step, logs):
+        self._shapes.add(self._shape(step - 1))
+        self._tokens += self._num_tokens(step - 1)
+        if step % self._every_steps and step != self._total_steps:
+            return
+        speed = self._tokens / (time.perf_counter() - self._since)
+        self.tokens_per_second.append(speed)
+        rate = float(self.model.optimizer.learning_rate)
+        self._write(
+            f"step {step:,}/{self._total_steps:,}  loss {logs['loss']:.4f}  "
+            f"perplexity {logs['perplexity']:.2f}  "
+            f"accuracy {100 * logs['token_accuracy']:.1f} %  "
+            f"learning rate {rate:.3g}  {speed:,.0f} tokens/s  "
+            f"{self.num_shapes} shapes"
+        )
+        self._to_board(
+            step, {**logs, "learning_rate": rate, "tokens_per_second": speed}
+        )
+        self.model.reset_metrics()
+        self._restart()
+
+    def pause(self) -> Pause:
+        """Return a context whose time does not count as training."""
+        return Pause(self)
+
+    def _restart(self):
+        self._tokens = 0
+        self._since = time.perf_counter()
+
+    def _to_board(self, step, values):
+        if self._board is None:
+            return
+        with self._board.as_default(step=step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+        self._board.flush()
+
+
+class Pause:
+    """Stops the clock of `Progress`: see `Progress.pause`."""
+
+    def __init__(self, progress: Progress):
+        self._progress = progress
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error) -> None:
+        self._progress._since += time.perf_counter() - self._start
+
+
+class SaveCheckpoints(StepCallback):
+    """Saves model and optimizer by steps, by minutes, and at the end.
+
+    Args:
+        folder: Where to.
+        every_steps: Steps between two; None: not by steps.
+        every_minutes: Minutes between two; None: not by minutes.
+        state: Returns what to remember beside the variables.
+    """
+
+    def __init__(
+        self,
+        folder: CheckpointFolder,
+        every_steps: int | None,
+        every_minutes: float | None,
+        state: Callable[[], dict[str, Any]],
+        first_step: int = 0,
+    ):
+        super().__init__(first_step)
+        self._folder = folder
+        self._every_steps = every_steps
+        self._every_minutes = every_minutes
+        self._state = state
+        self._step = self._saved_step = first_step
+        self._saved_time = time.monotonic()
+
+    def on_step(self, step, logs):
+        self._step = step
+        by_steps = self._every_steps and step % self._every_steps == 0
+        elapsed = (time.monotonic() - self._saved_time) / 60
+        by_minutes = self._every_minutes and elapsed >= self._every_minutes
+        if by_steps or by_minutes:
+            self.save()
+
+    def on_train_end(self, logs=None):
+        if self._step > self._saved_step:
+            self.save()
+
+    def save(self) -> None:
+        """Save now."""
+        self._folder.save(
+            self._step,
+            self._state(),
+            model=self.model,
+            optimizer=self.model.optimizer,
+        )
+        self._saved_step = self._step
+        self._saved_time = time.monotonic()
+
+
+class Evaluate(StepCallback):
+    """Evaluates every few steps, keeps the best checkpoint, stops when none comes.
+
+    Args:
+        evaluate: Returns the metrics of the model as it is; the one named
+            `best_metric` decides.
+        every_steps: Steps between two evaluations; the last step is evaluated too.
+        total_steps: Where the run ends.
+        best_folder: Keeps the best checkpoint.
+        best_metric: "bleu", higher is better, or "loss", lower is better.
+        patience: Evaluations without a new best after which training stops; None: it
+            does not.
+        best: The best value of the run so far, where it was resumed.
+        evaluations_since_best: How many came after it.
+        log_dir: Where TensorBoard looks; None: nowhere.
+        write: Takes a line.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[], dict[str, float]],
+        every_steps: int,
+        total_steps: int,
+        best_folder: CheckpointFolder,
+        best_metric: str = "bleu",
+        patience: int | None = None,
+        best: float | None = None,
+        evaluations_since_best: int = 0,
+        log_dir: str | None = None,
+        write: Callable[[str], None] = print,
+        first_step: int = 0,
+    ):
+        super().__init__(first_step)
+        self._evaluate = evaluate
+        self._every_steps = every_steps
+        self._total_steps = total_steps
+        self._best_folder = best_folder
+        self._best_metric = best_metric
+        self._patience = patience
+        self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
+        self._write = write
+        self.best = best
+        self.evaluations_since_best = evaluations_since_best
+        self.stopped_early = False
+
+    def on_step(self, step, logs):
+        if step % self._every_steps and step != self._total_steps:
+            return
+        metrics = self._evaluate()
+        is_best = self._keep_best(step, metrics)
+        shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
+        self._write(f"validation at step {step:,}: {shown}{'  (best)' * is_best}")
+        self._to_board(step, metrics)
+        if self._patience and self.evaluations_since_best >= self._patience:
+            self._write(
+                f"stopping: no better {self._best_metric} than {self.best:.3f} in "
+                f"{self.evaluations_since_best} evaluations"
+            )
+            self.stopped_early = True
+            self.model.stop_training = True
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run needs to know."""
+        return {
+            "best": self.best,
+            "evaluations_since_best": self.evaluations_since_best,
+        }
+
+    def _keep_best(self, step, metrics):
+        value = metrics[self._best_metric]
+        sign = 1 if self._best_metric == "bleu" else -1
+        if self.best is not None and sign * value <= sign * self.best:
+            self.evaluations_since_best += 1
+            return False
+        self.best, self.evaluations_since_best = value, 0
+        self._best_folder.save(step, {"metrics": metrics}, model=self.model)
+        return True
+
+    def _to_board(self, step, metrics):
+        if self._board is None:
+            return
+        with self._board.as_default(step=step):
+            for name, value in metrics.items():
+                tf.summary.scalar(name, value)
+        self._board.flush()

@@ -1,0 +1,118 @@
+"""Cross-entropy with label smoothing, §5.4."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.config import check_rate
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LabelSmoothedCrossEntropy(keras.losses.Loss):
+    """Cross-entropy against smoothed labels, §5.4.
+
+    The label's word has probability 1 - epsilon, and every other word
+    epsilon / (vocab_size - 1). The entropy of that distribution is subtracted, so that a
+    perfect model has loss 0.
+
+    Args:
+        label_smoothing: epsilon_ls, in [0, 1).
+
+    Raises:
+        ValueError: If `label_smoothing` is outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.1,
+        reduction: str = "sum",
+        name: str = "label_smoothed_cross_entropy",
+        **kwargs,
+    ):
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        check_rate("label_smoothing", label_smoothing)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Return the loss of each token, float32 `[batch, length]`, padding included.
+
+        Args:
+            y_true: Labels, int32 `[batch, length]`.
+            y_pred: Logits, float32 `[batch, length, vocab_size]`.
+        """
+        return self.token_losses(y_true, y_pred)[0]
+
+    def token_losses(self, labels: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the smoothed loss and the plain negative log-likelihood of each token.
+
+        Args:
+            labels: int32 `[batch, length]`.
+            logits: float32 `[batch, length, vocab_size]`.
+
+        Returns:
+            Two float32 `[batch, length]`, padding included; gradients flow through the
+            first alone.
+        """
+        shape = tf.shape(labels)
+        rows = tf.reshape(logits, (-1, logits.shape[-1]))
+        loss, nll = _smoothed(
+            rows, tf.reshape(labels, (-1,)), float(self.label_smoothing)
+        )
+        return tf.reshape(loss, shape), tf.reshape(nll, shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+def smoothing_entropy(label_smoothing: float, vocab_size: int) -> float:
+    """Return the entropy of a smoothed label in nats: the loss of a perfect model."""
+    rest = label_smoothing / (vocab_size - 1)
+    entropy = -(1.0 - label_smoothing) * math.log(1.0 - label_smoothing)
+    if label_smoothing > 0:
+        entropy -= label_smoothing * math.log(rest)
+    return entropy
+
+
+def _smoothed(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Compute the loss with few passes over the logits `[tokens, vocab_size]`.
+
+    With q = 1 - epsilon on the label y, r = epsilon / (V - 1) elsewhere and Z the log of
+    the sum of exp(x): loss = (q - r)(Z - x_y) + r (V Z - sum x), whose gradient is
+    softmax(x) - r - (q - r) onehot(y). One fused kernel gives Z - x_y together with
+    softmax(x) - onehot(y); no one-hot matrix is made.
+    """
+    vocab_size = logits.shape[-1]
+    rest = epsilon / (vocab_size - 1)
+    entropy = smoothing_entropy(epsilon, vocab_size)
+
+    @tf.custom_gradient
+    def losses(logits):
+        nll, backward = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=logits, labels=labels
+        )
+        loss = nll
+        if epsilon:
+            log_sum = nll + tf.gather(logits, labels, batch_dims=1)
+            spread = vocab_size * log_sum - tf.reduce_sum(logits, axis=-1)
+            loss = (1.0 - epsilon - rest) * nll + rest * spread - entropy
+
+        def gradient(loss_gradient, _):
+            weight = loss_gradient[:, None]
+            if not epsilon:
+                return backward * weight
+            scattered = tf.tensor_scatter_nd_add(
+                (backward - rest) * weight,
+                tf.stack([tf.range(tf.size(labels)), labels], axis=1),
+                loss_gradient * (epsilon + rest),
+            )
+            return scattered
+
+        return (loss, nll), gradient
+
+    return losses(logits)

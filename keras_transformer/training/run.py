@@ -1,0 +1,408 @@
+"""A whole training run: from a prepared corpus to checkpoints and `model.keras`."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import sacrebleu
+import tensorflow as tf
+
+from keras_transformer import data, tokenization
+from keras_transformer.config import check_at_least, check_choice
+from keras_transformer.model import Transformer
+from keras_transformer.model_dir import ModelDir, RunConfig
+from keras_transformer.presets import Preset
+from keras_transformer.training import callbacks, checkpoints
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+from keras_transformer.training.schedule import paper_optimizer
+from keras_transformer.training.strategies import make_strategy
+from keras_transformer.translator import Translator
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+BEST_METRICS = ("bleu", "loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out: what does not change the model it aims at."""
+
+    # "one_device", "mirrored", or "auto": mirrored where there are several GPUs.
+    distribution: str = "auto"
+    # Devices; None: all GPUs, else one CPU.
+    num_replicas: int | None = None
+    # XLA for the gradients: "true", "false", or "auto": where there is a GPU.
+    jit_compile: str = "auto"
+    # Steps between two checkpoints; None: by minutes only.
+    checkpoint_every_steps: int | None = None
+    # Minutes between two checkpoints; None: 10, unless they come by steps.
+    checkpoint_every_minutes: float | None = None
+    # Checkpoints kept, the newest; None: as many as are averaged.
+    keep_checkpoints: int | None = None
+    # Steps between two evaluations on the validation split.
+    evaluate_every_steps: int = 1000
+    # Validation sentences translated by beam search for BLEU; 0: none.
+    bleu_sentences: int = 1000
+    # Evaluations without a new best after which training stops; None: it does not.
+    early_stopping_evaluations: int | None = None
+    # Steps between two lines of progress.
+    log_every_steps: int = 100
+    # A model_dir, or a checkpoint in one, whose weights training starts from.
+    init_checkpoint: str | None = None
+
+    def __post_init__(self):
+        check_choice("jit_compile", self.jit_compile, ("auto", "true", "false"))
+        for name in ("evaluate_every_steps", "log_every_steps"):
+            check_at_least(name, getattr(self, name), 1)
+        check_at_least("bleu_sentences", self.bleu_sentences, 0)
+        for name in (
+            "checkpoint_every_steps",
+            "keep_checkpoints",
+            "early_stopping_evaluations",
+        ):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 1)
+        minutes = self.checkpoint_every_minutes
+        if minutes is not None and minutes <= 0:
+            raise ValueError(
+                "`checkpoint_every_minutes` must be above 0. "
+                f"Received: checkpoint_every_minutes={minutes}."
+            )
+
+
+def resolve(
+    preset: Preset,
+    metadata: data.DataMetadata,
+    *,
+    precision: str = "float32",
+    seed: int = 0,
+) -> RunConfig:
+    """Join a preset with what the corpus says: vocabulary and languages.
+
+    Raises:
+        ValueError: If a choice is unknown.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    model = dataclasses.replace(
+        preset.model,
+        vocab_size=metadata.vocab_size,
+        pad_id=metadata.pad_id,
+        bos_id=metadata.bos_id,
+        eos_id=metadata.eos_id,
+    )
+    return RunConfig(
+        preset=preset.name,
+        model=model,
+        training=preset.training,
+        decoding=preset.decoding,
+        source_language=metadata.source_language,
+        target_language=metadata.target_language,
+        tokenizer_hash=metadata.tokenizer_hash,
+        precision=precision,
+        seed=seed,
+        task=metadata.task,
+    )
+
+
+def train(
+    data_dir: str,
+    model_dir: str,
+    config: RunConfig,
+    options: RunOptions | None = None,
+    write: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Train a model, or go on with a run that was stopped.
+
+    Args:
+        data_dir: A prepared corpus.
+        model_dir: Where the run lies; if it holds checkpoints, training resumes from the
+            newest, with the batch that would have come next.
+        config: What to train; `resolve` makes it.
+        options: How.
+        write: Takes lines of progress.
+
+    Returns:
+        A summary for people and programs.
+
+    Raises:
+        ValueError: If `model_dir` holds another run, or the corpus does not fit.
+        FileNotFoundError: If `data_dir` is no prepared corpus.
+    """
+    options = options or RunOptions()
+    place = ModelDir(model_dir)
+    check_same_run(place, config)
+    # First of all that touches TensorFlow's devices: it may have to make some.
+    strategy = make_strategy(options.distribution, options.num_replicas)
+    # Before the tokenizer is loaded: TensorFlow drops what lookup tables and the like
+    # hold when a seed is set.
+    keras.utils.set_random_seed(config.seed)
+    tokenizer = check_corpus(data_dir, config)
+    with strategy.scope():
+        model = build(config, options)
+    corpus, plan = plan_batches(data_dir, config, strategy.num_replicas_in_sync)
+    write(describe(model, plan, strategy))
+    first_step, state = start(place, model, config, options)
+    place.write_config(config)
+    tokenizer.save(place.tokenizer_path)
+
+    total = config.training.train_steps
+    run = _callbacks(
+        place, model, tokenizer, data_dir, corpus, plan, config, options, write
+    )(first_step, state)
+    began = time.perf_counter()
+    if first_step < total:
+        dataset = data.training_dataset(corpus, plan, first_step)
+        model.fit(
+            dataset.take(total - first_step),
+            callbacks=list(run.values()),
+            shuffle=False,  # the plan shuffles, over the whole corpus
+            verbose=0,
+        )
+    return finish(place, model, run, time.perf_counter() - began)
+
+
+def check_same_run(place: ModelDir, config: RunConfig) -> None:
+    """Raise if the folder holds a run that this one does not continue.
+
+    Steps may be added and other checkpoints averaged; all else would make the result
+    another than its `config.json` says.
+
+    Raises:
+        ValueError: If it does; the message names the field.
+    """
+    if not place.config_path.exists():
+        return
+    free = {"train_steps", "average_last"}
+    old, new = place.read_config().to_json(), config.to_json()
+    for part in ("model", "training", None):
+        before, after = (old[part], new[part]) if part else (old, new)
+        for name, value in before.items():
+            changed = not isinstance(value, dict) and value != after[name]
+            if changed and name not in free:
+                raise ValueError(
+                    f"{place.path} holds another run: its `{name}` is {value!r}, here "
+                    f"it is {after[name]!r}. Use another --model_dir, or the same "
+                    "settings to resume it."
+                )
+
+
+def check_corpus(data_dir: str, config: RunConfig) -> Any:
+    """Return the corpus's tokenizer.
+
+    Raises:
+        ValueError: If the corpus was encoded with another vocabulary than the model's.
+    """
+    tokenizer = tokenization.load(f"{data_dir}/tokenizer")
+    found = {tokenizer.fingerprint, data.read_metadata(data_dir).tokenizer_hash}
+    if found != {config.tokenizer_hash}:
+        raise ValueError(
+            f"The corpus in {data_dir} is encoded with another vocabulary than the "
+            "model's: their tokenizer hashes differ. Prepare it with the model's "
+            "tokenizer (--tokenizer_model), or train a new model."
+        )
+    return tokenizer
+
+
+def build(config: RunConfig, options: RunOptions) -> Transformer:
+    """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
+    model = Transformer(config.model, dtype=config.precision)
+    optimizer = paper_optimizer(config.model.d_model, config.training)
+    if config.precision == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    model.compile(
+        optimizer,
+        LabelSmoothedCrossEntropy(config.training.label_smoothing),
+        jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
+        accumulate_steps=config.training.accumulate_steps,
+        seed=config.seed,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def plan_batches(
+    data_dir: str, config: RunConfig, num_replicas: int
+) -> tuple[data.EncodedCorpus, data.BatchPlan]:
+    """Open the training split and plan its batches."""
+    corpus = data.EncodedCorpus.open(data_dir, "train")
+    plan = corpus.batch_plan(
+        tokens_per_batch=config.training.tokens_per_batch,
+        rows_multiple=num_replicas * config.training.accumulate_steps,
+        seed=config.seed,
+        max_length=config.training.max_length,
+    )
+    return corpus, plan
+
+
+def describe(
+    model: Transformer, plan: data.BatchPlan, strategy: tf.distribute.Strategy
+) -> str:
+    """Say what is about to be trained."""
+    compiled = "under XLA" if model.jit_gradients else "without XLA"
+    return (
+        f"{model.count_params():,} parameters, {strategy.num_replicas_in_sync} "
+        f"replica(s), {compiled}; {plan.num_pairs:,} pairs in {plan.batches_per_epoch:,} "
+        f"batches of {len(plan.shapes)} shapes, {100 * plan.padding_rate:.1f} % padding"
+        + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
+    )
+
+
+def start(
+    place: ModelDir, model: Transformer, config: RunConfig, options: RunOptions
+) -> tuple[int, dict[str, Any]]:
+    """Load the newest checkpoint, or the weights to fine-tune from.
+
+    Returns:
+        The steps behind the run, and the state that was saved with them.
+    """
+    newest = place.checkpoints().latest()
+    if newest:
+        state = checkpoints.restore(newest, model=model, optimizer=model.optimizer)
+        return newest.step, state
+    if options.init_checkpoint:
+        load_weights(options.init_checkpoint, model, config)
+    return 0, {}
+
+
+def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
+    """Start from another model's weights, with a fresh optimizer.
+
+    Args:
+        path: A model_dir, or a checkpoint in one.
+        model: Takes the weights.
+        config: Of this run.
+
+    Raises:
+        FileNotFoundError: If there is no such model.
+        ValueError: If its vocabulary or architecture differs.
+    """
+    place = ModelDir(path)
+    checkpoint = None
+    if not place.config_path.exists():  # model_dir/checkpoints/step-NNNNNNNN
+        place, checkpoint = ModelDir(place.path.parent.parent), path
+    other = place.read_config()
+    if other.tokenizer_hash != config.tokenizer_hash:
+        raise ValueError(
+            f"The model in {place.path} has another vocabulary than the corpus. Prepare "
+            f"the corpus with --tokenizer_model={place.tokenizer_path}/"
+            "sentencepiece.model to fine-tune it."
+        )
+    checkpoints.restore(place.choose(checkpoint), model=model)
+
+
+def _callbacks(
+    place, model, tokenizer, data_dir, corpus, plan, config, options, write
+) -> Callable[[int, dict], dict[str, keras.callbacks.Callback]]:
+    """Return what makes the run's callbacks, in the order they act."""
+
+    def make(first_step, state):
+        total = config.training.train_steps
+        progress = callbacks.Progress(
+            lambda step: batch_tokens(corpus, plan, step),
+            lambda step: batch_shape(plan, step),
+            total,
+            options.log_every_steps,
+            log_dir=str(place.log_path / "train"),
+            write=write,
+            first_step=first_step,
+        )
+        evaluate = callbacks.Evaluate(
+            make_evaluation(
+                model, tokenizer, data_dir, plan, config, options, progress
+            ),
+            options.evaluate_every_steps,
+            total,
+            place.checkpoints("best"),
+            best_metric="bleu" if options.bleu_sentences else "loss",
+            patience=options.early_stopping_evaluations,
+            best=state.get("best"),
+            evaluations_since_best=state.get("evaluations_since_best", 0),
+            log_dir=str(place.log_path / "validation"),
+            write=write,
+            first_step=first_step,
+        )
+        folder = place.checkpoints()
+        folder.keep = options.keep_checkpoints or config.training.average_last
+        minutes = options.checkpoint_every_minutes
+        if minutes is None and options.checkpoint_every_steps is None:
+            minutes = 10.0  # as in the paper, §6.1
+        save = callbacks.SaveCheckpoints(
+            folder,
+            options.checkpoint_every_steps,
+            minutes,
+            evaluate.state,
+            first_step=first_step,
+        )
+        return {"progress": progress, "evaluate": evaluate, "save": save}
+
+    return make
+
+
+def make_evaluation(
+    model, tokenizer, data_dir, plan, config, options, progress
+) -> Callable[[], dict[str, float]]:
+    """Return a function that measures the model as it is on the validation split."""
+    corpus = data.EncodedCorpus.open(data_dir, "valid")
+    dataset = data.evaluation_dataset(
+        corpus,
+        tokens_per_batch=max(config.training.tokens_per_batch, max(corpus.lengths)),
+        rows_multiple=model.distribute_strategy.num_replicas_in_sync,
+    )
+    sources = read_lines(data_dir, "valid.source")[: options.bleu_sentences]
+    references = read_lines(data_dir, "valid.target")[: options.bleu_sentences]
+    translator = Translator(model, tokenizer, config.decoding)
+
+    def evaluate():
+        with progress.pause():
+            metrics = model.evaluate(dataset, return_dict=True, verbose=0)
+            model.reset_metrics()
+            if sources:
+                hypotheses = translator(sources)
+                metrics["bleu"] = sacrebleu.corpus_bleu(hypotheses, [references]).score
+        return metrics
+
+    return evaluate
+
+
+def read_lines(data_dir: str, name: str) -> list[str]:
+    """Read raw text beside an encoded corpus, one sentence a line."""
+    with open(f"{data_dir}/{name}", encoding="utf-8", newline="\n") as file:
+        return [line.removesuffix("\n") for line in file]
+
+
+def batch_tokens(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> int:
+    """Count the real tokens, source + target, of the batch of a step."""
+    rows = plan.batch(step).rows
+    rows = rows[rows >= 0]
+    return int(corpus.source_lengths[rows].sum() + corpus.target_lengths[rows].sum())
+
+
+def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int]:
+    """Return (rows, length) of the batch of a step."""
+    batch = plan.batch(step)
+    return len(batch.rows), batch.length
+
+
+def finish(
+    place: ModelDir, model: Transformer, run: dict[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Write `model.keras` with the best weights so far and sum the run up."""
+    chosen = place.choose()
+    checkpoints.restore(chosen, model=model)
+    place.save_model(model)
+    speeds = run["progress"].tokens_per_second
+    return {
+        "model_dir": str(place.path),
+        "steps": place.checkpoints().latest().step,
+        "seconds": round(seconds, 1),
+        "tokens_per_second": round(statistics.median(speeds), 1) if speeds else None,
+        "num_shapes": run["progress"].num_shapes,
+        "best_metric": run["evaluate"].best,
+        "stopped_early": run["evaluate"].stopped_early,
+        "model_keras": str(chosen.path.relative_to(place.path)),
+        "num_parameters": model.count_params(),
+    }

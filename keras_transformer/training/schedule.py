@@ -1,0 +1,65 @@
+"""The learning rate over the steps, §5.3, Eq. 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.config import TrainingConfig, check_at_least
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), Eq. 3.
+
+    The paper counts steps from 1, Keras from 0: the first update uses step 1.
+
+    Args:
+        d_model: Width of the model (paper: d_model).
+        warmup_steps: Steps over which the rate rises.
+        scale: Factor on the whole; the paper's is 1.
+
+    Raises:
+        ValueError: If `d_model` or `warmup_steps` is below 1.
+    """
+
+    def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0):
+        check_at_least("d_model", d_model, 1)
+        check_at_least("warmup_steps", warmup_steps, 1)
+        self.d_model = d_model
+        self.warmup_steps = warmup_steps
+        self.scale = scale
+
+    def __call__(self, step: Any) -> Any:
+        """Return the rate of the update after `step` updates, float32 scalar."""
+        step = ops.cast(step, "float32") + 1.0
+        peak = self.scale * self.d_model**-0.5
+        rise = step * self.warmup_steps**-1.5
+        return peak * ops.minimum(ops.rsqrt(step), rise)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "d_model": self.d_model,
+            "warmup_steps": self.warmup_steps,
+            "scale": self.scale,
+        }
+
+
+def paper_optimizer(d_model: int, config: TrainingConfig) -> keras.optimizers.Adam:
+    """Make Adam as in §5.3 over the schedule of Eq. 3.
+
+    Args:
+        d_model: Width of the model.
+        config: Supplies betas, epsilon, warm-up and scale.
+    """
+    schedule = TransformerSchedule(
+        d_model, config.warmup_steps, config.learning_rate_scale
+    )
+    return keras.optimizers.Adam(
+        schedule,
+        beta_1=config.adam_beta_1,
+        beta_2=config.adam_beta_2,
+        epsilon=config.adam_epsilon,
+    )

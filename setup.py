@@ -1,0 +1,119 @@
+"""What keras_transformer needs and what it installs."""
+
+import pathlib
+import re
+
+import setuptools
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+# Ranges are those that were tested. The train step relies on how Keras 3.15 and
+# TensorFlow 2.21 work inside, so these two stay within a minor version.
+TENSORFLOW = "tensorflow>=2.21,<2.22"
+INSTALL_REQUIRES = [
+    TENSORFLOW,
+    # 2.21.0 misses a data file of ICU (tensorflow/text issue 1541).
+    "tensorflow-text>=2.21.1,<2.22",
+    "keras>=3.15,<3.16",
+    "keras-nlp>=0.32,<0.33",
+    "tensorflow-datasets>=4.9.10,<4.10",
+    # TFDS 4.9.10 imports it without requiring it.
+    "importlib_resources>=6.4",
+    "sentencepiece>=0.2.1,<0.3",
+    "sacrebleu>=2.6,<3",
+    "sacremoses>=0.2,<0.3",
+    "absl-py>=2.1,<3",
+    "matplotlib>=3.10,<4",
+    "numpy>=2.1,<3",
+    # tf.summary, which Keras's TensorBoard callback calls, is implemented there.
+    "tensorboard>=2.20,<3",
+    "tqdm>=4.66,<5",
+]
+
+TEST = [
+    "hypothesis>=6.100,<7",
+    "pytest>=9,<10",
+    "pytest-timeout>=2.3,<3",
+]
+EXTRAS_REQUIRE = {
+    "test": TEST,
+    # TensorFlow with the CUDA libraries of NVIDIA's own packages.
+    "gpu": [TENSORFLOW.replace("tensorflow", "tensorflow[and-cuda]")],
+    "serving": ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2"],
+    "ctranslate2": ["ctranslate2>=4.8,<5"],
+    "beam": ["apache-beam>=2.77,<3"],
+    "dev": [*TEST, "build>=1.2,<2", "ruff>=0.17,<0.18"],
+}
+
+PROGRAMS = {
+    "kt-prepare-data": "bin.prepare_data",
+    "kt-train": "bin.train",
+    "kt-average-checkpoints": "bin.average_checkpoints",
+    "kt-evaluate": "bin.evaluate",
+    "kt-translate": "bin.translate",
+    "kt-export": "export.export_saved_model",
+}
+
+
+def read_version() -> str:
+    """Return `__version__` without importing the package, which needs TensorFlow."""
+    path = ROOT / "keras_transformer" / "__init__.py"
+    found = re.search(
+        r'^__version__ = "([^"]+)"$', path.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    if found is None:
+        raise ValueError(f'{path} must have a line __version__ = "...".')
+    return found[1]
+
+
+def read_readme() -> str:
+    """Return the README, or nothing where a Docker layer has not copied it yet."""
+    path = ROOT / "README.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+setuptools.setup(
+    name="keras_transformer",
+    version=read_version(),
+    description=(
+        'The Transformer of "Attention Is All You Need" in TensorFlow and Keras 3: '
+        "from parallel text to a served translation"
+    ),
+    long_description=read_readme(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    # Keras 3.15 needs 3.11; TensorFlow 2.21 ends at 3.13.
+    python_requires=">=3.11,<3.14",
+    # The programs lie beside the library in the checkout, and inside it once installed,
+    # so that site-packages gets one name.
+    packages=[
+        *setuptools.find_packages(include=["keras_transformer", "keras_transformer.*"]),
+        "keras_transformer.bin",
+        "keras_transformer.export",
+    ],
+    package_dir={
+        "keras_transformer.bin": "bin",
+        "keras_transformer.export": "export",
+    },
+    package_data={"keras_transformer": ["py.typed"]},
+    install_requires=INSTALL_REQUIRES,
+    extras_require=EXTRAS_REQUIRE,
+    entry_points={
+        "console_scripts": [
+            f"{name} = keras_transformer.{module}:run"
+            for name, module in PROGRAMS.items()
+        ]
+    },
+)

@@ -1,0 +1,110 @@
+"""The encoded corpus on disk."""
+
+import numpy as np
+import pytest
+
+from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
+
+SOURCES = [[7, 5], [4], [9, 8, 6, 5, 4]]
+TARGETS = [[11], [12, 4, 7], []]
+
+
+def written(folder, vocab_size=13, sources=SOURCES, targets=TARGETS):
+    with CorpusWriter(folder, vocab_size, eos_id=3) as writer:
+        for source, target in zip(sources, targets, strict=True):
+            writer.append([np.array(source, int)], [np.array(target, int)])
+    return EncodedCorpus.from_folder(folder, pad_id=0)
+
+
+def test_pairs_come_back_as_written_with_eos_at_the_end(tmp_path):
+    corpus = written(tmp_path / "train")
+    assert len(corpus) == 3
+    for index, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        found = corpus[index]
+        assert [side.tolist() for side in found] == [[*source, 3], [*target, 3]]
+        assert found[0].dtype == np.int32
+    assert corpus[-1][0].tolist() == [9, 8, 6, 5, 4, 3]
+
+
+def test_lengths_count_eos(tmp_path):
+    corpus = written(tmp_path / "train")
+    assert corpus.source_lengths.tolist() == [3, 2, 6]
+    assert corpus.target_lengths.tolist() == [2, 4, 1]
+    assert corpus.lengths.tolist() == [3, 4, 6]
+    assert corpus.lengths.dtype == np.int32
+
+
+def test_rows_are_gathered_in_order_and_padded(tmp_path):
+    source, target = written(tmp_path / "train").rows(np.array([2, -1, 0]), 7)
+    np.testing.assert_array_equal(
+        source, [[9, 8, 6, 5, 4, 3, 0], [0] * 7, [7, 5, 3, 0, 0, 0, 0]]
+    )
+    np.testing.assert_array_equal(
+        target, [[3, 0, 0, 0, 0, 0, 0], [0] * 7, [11, 3, 0, 0, 0, 0, 0]]
+    )
+    assert source.dtype == target.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "dtype"),
+    [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32")],
+)
+def test_ids_are_stored_in_the_smallest_type_that_holds_them(
+    tmp_path, vocab_size, dtype
+):
+    corpus = written(tmp_path / "train", vocab_size, [[vocab_size - 1]], [[4]])
+    stored = np.load(tmp_path / "train" / "source_tokens.npy")
+    assert stored.dtype == dtype
+    assert corpus[0][0].tolist() == [vocab_size - 1, 3]
+
+
+def test_tokens_are_mapped_not_read(tmp_path):
+    corpus = written(tmp_path / "train")
+    tokens, _ = corpus._sides[0]
+    assert isinstance(tokens.base, np.memmap)
+
+
+def test_many_appends_equal_one(tmp_path):
+    written(tmp_path / "many")
+    with CorpusWriter(tmp_path / "one", 13, eos_id=3) as writer:
+        writer.append(
+            [np.array(ids) for ids in SOURCES], [np.array(t) for t in TARGETS]
+        )
+    for name in ("source_tokens", "source_offsets", "target_tokens", "target_offsets"):
+        many, one = (tmp_path / side / f"{name}.npy" for side in ("many", "one"))
+        assert many.read_bytes() == one.read_bytes()
+
+
+def test_corpus_of_no_pairs_opens(tmp_path):
+    assert len(written(tmp_path / "test", sources=[], targets=[])) == 0
+
+
+def test_index_outside_the_corpus_is_refused(tmp_path):
+    with pytest.raises(IndexError, match="pair 3 of 3"):
+        written(tmp_path / "train")[3]
+
+
+def test_unfinished_folder_is_refused(tmp_path):
+    with pytest.raises(KeyboardInterrupt), CorpusWriter(tmp_path, 13, 3) as writer:
+        writer.append([np.array([4])], [np.array([5])])
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="is damaged.* Prepare it again with bin/prep"):
+        EncodedCorpus.from_folder(tmp_path, pad_id=0)
+
+
+@pytest.mark.parametrize("name", ["source_tokens", "target_offsets"])
+def test_truncated_file_is_refused(tmp_path, name):
+    written(tmp_path / "train")
+    path = tmp_path / "train" / f"{name}.npy"
+    np.save(path, np.load(path)[:-1])
+    with pytest.raises(ValueError, match=r"The encoded corpus in .*train is damaged"):
+        EncodedCorpus.from_folder(tmp_path / "train", pad_id=0)
+
+
+def test_sides_of_different_length_are_refused(tmp_path):
+    written(tmp_path / "a")
+    written(tmp_path / "b", sources=SOURCES[:2], targets=TARGETS[:2])
+    for name in ("target_tokens.npy", "target_offsets.npy"):
+        (tmp_path / "b" / name).replace(tmp_path / "a" / name)
+    with pytest.raises(ValueError, match="tokens and offsets do not fit each other"):
+        EncodedCorpus.from_folder(tmp_path / "a", pad_id=0)

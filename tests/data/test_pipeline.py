@@ -1,0 +1,129 @@
+"""The tf.data pipelines over planned batches."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data import evaluation_dataset, training_dataset
+from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
+
+NUM_PAIRS = 101
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Pair n is all of id 4 + n: 1 to 7 times in the source, 1 to 5 in the target."""
+    with CorpusWriter(tmp_path / "train", 4 + NUM_PAIRS, eos_id=3) as writer:
+        for number in range(NUM_PAIRS):
+            source = np.full(1 + number % 7, 4 + number)
+            writer.append([source], [source[: 1 + number % 5]])
+    return EncodedCorpus.from_folder(tmp_path / "train", pad_id=0)
+
+
+def take(dataset, count):
+    return [
+        tuple(side.numpy() for side in sides)
+        for sides in itertools.islice(iter(dataset), count)
+    ]
+
+
+def pairs_of(batches):
+    """Pairs in the batches, told by the first id of each row that is not padding."""
+    first_ids = np.concatenate([source[:, 0] for source, _ in batches])
+    return first_ids[first_ids > 0] - 4
+
+
+def test_training_batches_are_those_of_the_plan(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
+    batches = take(training_dataset(corpus, plan), 2 * plan.batches_per_epoch)
+    for step, found in enumerate(batches):
+        planned = plan.batch(step)
+        expected = corpus.rows(planned.rows, planned.length)
+        for side, expected_side in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(side, expected_side)
+
+
+def test_each_epoch_holds_every_pair_once_with_eos_at_the_end_of_each(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40)
+    batches = take(training_dataset(corpus, plan), plan.batches_per_epoch)
+    assert sorted(pairs_of(batches)) == list(range(NUM_PAIRS))
+    for source, target in batches:
+        for row in (*source, *target):
+            tokens = row[row > 0]
+            assert len(tokens) == 0 or tokens[-1] == 3
+            assert np.all(row[len(tokens) :] == 0)
+
+
+def test_resumed_dataset_continues_with_the_same_batches(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40, seed=7)
+    whole = take(training_dataset(corpus, plan), 3 * plan.batches_per_epoch)
+    first_step = plan.batches_per_epoch + 3
+    resumed = take(training_dataset(corpus, plan, first_step), 5)
+    for expected, found in zip(whole[first_step:], resumed, strict=False):
+        np.testing.assert_array_equal(expected[0], found[0])
+        np.testing.assert_array_equal(expected[1], found[1])
+
+
+def test_element_spec_leaves_rows_and_length_open(corpus):
+    dataset = training_dataset(corpus, corpus.batch_plan(tokens_per_batch=40))
+    spec = tf.TensorSpec([None, None], tf.int32)
+    assert dataset.element_spec == (spec, spec)
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+
+
+def test_strategy_splits_the_rows_between_replicas(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = strategy.experimental_distribute_dataset(training_dataset(corpus, plan))
+    for step, (source, _) in enumerate(itertools.islice(iter(dataset), 7)):
+        parts = [part.numpy() for part in strategy.experimental_local_results(source)]
+        planned = plan.batch(step)
+        assert len(parts[0]) == len(parts[1])
+        np.testing.assert_array_equal(
+            np.concatenate(parts), corpus.rows(planned.rows, planned.length)[0]
+        )
+
+
+def test_workers_share_each_batch_by_rows(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=60, rows_multiple=3)
+    whole = take(training_dataset(corpus, plan), 5)
+    shares = [
+        take(training_dataset(corpus, plan, worker=worker, num_workers=3), 5)
+        for worker in range(3)
+    ]
+    for step, (source, _) in enumerate(whole):
+        for worker in range(3):
+            np.testing.assert_array_equal(source[worker::3], shares[worker][step][0])
+
+
+def test_evaluation_holds_every_pair_once_shortest_first(corpus):
+    dataset = evaluation_dataset(corpus, tokens_per_batch=40, rows_multiple=2)
+    batches = take(dataset, None)
+    assert sorted(pairs_of(batches)) == list(range(NUM_PAIRS))
+    lengths = corpus.lengths[pairs_of(batches)]
+    assert np.all(np.diff(lengths) >= 0)
+    assert all(len(source) % 2 == 0 for source, _ in batches)
+    assert dataset.cardinality() == len(batches)
+
+
+def test_evaluation_uses_the_rungs_it_is_given(corpus):
+    dataset = evaluation_dataset(corpus, tokens_per_batch=40, ladder=(5, 11))
+    assert {source.shape[1] for source, _ in take(dataset, None)} == {5, 8}
+
+
+def test_workers_that_do_not_divide_the_rows_are_refused(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
+    message = (
+        "`num_workers` must divide the plan's `rows_multiple`.* "
+        "Received: num_workers=3, worker=0, rows_multiple=2"
+    )
+    with pytest.raises(ValueError, match=message):
+        training_dataset(corpus, plan, num_workers=3)
+
+
+def test_first_step_below_zero_is_refused(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=40)
+    with pytest.raises(ValueError, match="`first_step` must be at least 0"):
+        training_dataset(corpus, plan, first_step=-1)

@@ -1,0 +1,378 @@
+"""From pairs of sentences to a prepared folder."""
+
+import errno
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+
+from keras_transformer.data import (
+    EncodedCorpus,
+    TextFiles,
+    preparation,
+    prepare,
+    read_metadata,
+    report,
+)
+from tests.data.word_tokenizer import WordTokenizer, write_lines
+
+TRAIN = [("a b", "x y z"), ("c", "y"), ("b c a", "z")]
+VALID = [("a c", "x"), ("b", "y z")]
+
+
+def text_files(folder, **splits):
+    """A source over files that hold these pairs; lines are str or bytes."""
+    paths = {}
+    for split, pairs in {"train": TRAIN, "valid": VALID, **splits}.items():
+        paths[split] = []
+        for side, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            path = folder / f"{split}.{side}"
+            encoded = [x if isinstance(x, bytes) else x.encode() for x in lines]
+            path.write_bytes(b"".join(line + b"\n" for line in encoded))
+            paths[split].append(path)
+    return TextFiles(paths, "en", "de")
+
+
+def prepared(folder, data_dir="data", tokenizer=WordTokenizer, options=None, **splits):
+    options = options or {}
+    return prepare(
+        text_files(folder, **splits), folder / data_dir, tokenizer, **options
+    )
+
+
+def decoded(data_dir, split="train"):
+    """The encoded pairs as text."""
+    corpus = EncodedCorpus.open(data_dir, split)
+    words = json.loads((data_dir / "tokenizer" / "words.json").read_text())
+    return [
+        tuple(" ".join(words[id - 4] for id in side[:-1]) for side in corpus[index])
+        for index in range(len(corpus))
+    ]
+
+
+def test_folder_holds_what_later_programs_read(tmp_path):
+    prepared(tmp_path, test=VALID)
+    found = {path.name for path in (tmp_path / "data").iterdir()}
+    assert found == {
+        "metadata.json",
+        "tokenizer",
+        "train",
+        "valid",
+        "test",
+        "valid.source",
+        "valid.target",
+        "test.source",
+        "test.target",
+    }
+    assert (tmp_path / "data" / "valid.source").read_bytes() == b"a c\nb\n"
+    assert (tmp_path / "data" / "test.target").read_bytes() == b"x\ny z\n"
+
+
+def test_encoded_pairs_are_the_text(tmp_path):
+    prepared(tmp_path)
+    assert decoded(tmp_path / "data") == TRAIN
+    assert decoded(tmp_path / "data", "valid") == VALID
+
+
+def test_metadata_describes_the_corpus(tmp_path):
+    """Six words of source and five of target, and one EOS a sentence."""
+    returned = prepared(tmp_path, options={"max_length": 7, "seed": 5})
+    assert returned == read_metadata(tmp_path / "data")
+    assert (returned.source_language, returned.target_language) == ("en", "de")
+    assert (returned.tokenizer_kind, returned.tokenizer_hash) == ("words", "f00d")
+    assert returned.vocab_size == 4 + 6
+    assert (returned.pad_id, returned.eos_id) == (0, 3)
+    train = returned.splits["train"]
+    assert (train.pairs_read, train.pairs) == (3, 3)
+    assert (train.source_tokens, train.target_tokens) == (6 + 3, 5 + 3)
+    assert (train.source_words, train.target_words) == (6, 5)
+    assert set(returned.splits) == {"train", "valid"}
+
+
+def test_padding_is_told_for_two_batch_sizes(tmp_path):
+    """Longest sides of 4, 2 and 4 tokens in one batch of 1024 or 6250 rows of 4."""
+    small, paper = prepared(tmp_path).padding
+    assert (small.tokens_per_batch, paper.tokens_per_batch) == (4_096, 25_000)
+    assert small.shapes == ((1024, 4),)
+    assert small.padding_rate == round(1 - (9 + 8) / (2 * 4096), 4)
+    assert small.batches_per_epoch == 1
+
+
+def test_tokenizer_sees_both_sides_of_training_pairs_only(tmp_path):
+    seen = []
+    prepared(tmp_path, tokenizer=lambda texts: seen.append(0) or WordTokenizer(texts))
+    tokenizer = WordTokenizer(["a"])
+    prepared(
+        tmp_path,
+        data_dir="other",
+        tokenizer=lambda texts: seen.extend(texts) or tokenizer,
+    )
+    assert seen[1:] == [text for pair in TRAIN for text in pair]
+
+
+def test_tokenizer_sees_a_drawn_sample_of_whole_pairs(tmp_path):
+    pairs = [(f"s{n}", f"t{n}") for n in range(101)]
+    samples = []
+    for seed in (0, 0, 1):
+        prepared(
+            tmp_path,
+            tokenizer=lambda texts: samples.append(list(texts)) or WordTokenizer("a"),
+            options={"sample_pairs": 11, "seed": seed, "overwrite": True},
+            train=pairs,
+        )
+    assert [len(sample) for sample in samples] == [22, 22, 22]
+    assert samples[0] == samples[1] != samples[2]
+    for source, target in zip(samples[0][::2], samples[0][1::2], strict=True):
+        assert source[1:] == target[1:]
+
+
+def test_blank_training_pairs_are_dropped_and_counted(tmp_path):
+    train = [*TRAIN, ("", "y"), ("a", " \t"), ("\u3000", "\u3000")]
+    split = prepared(tmp_path, train=train).splits["train"]
+    assert (split.pairs_read, split.pairs, split.dropped["blank"]) == (6, 3, 3)
+    assert decoded(tmp_path / "data") == TRAIN
+
+
+def test_max_length_counts_eos(tmp_path):
+    """Sides of 3, 4 and 5 tokens: with a maximum of 4, the last is too long."""
+    train = [("a b", "a"), ("a b c", "a"), ("a", "a b c d")]
+    split = prepared(tmp_path, train=train, options={"max_length": 4}).splits["train"]
+    assert (split.pairs, split.dropped["too_long"]) == (2, 1)
+    assert decoded(tmp_path / "data") == train[:2]
+
+
+def test_line_of_100_000_characters_is_dropped_before_it_is_tokenized(tmp_path):
+    class NoLongText(WordTokenizer):
+        def encode(self, texts):
+            assert max(map(len, texts)) < 100_000
+            return super().encode(texts)
+
+    began = time.monotonic()
+    train = [*TRAIN, ("a " * 50_000, "x"), ("a", "x" * 100_000)]
+    split = prepared(tmp_path, tokenizer=NoLongText, train=train).splits["train"]
+    assert time.monotonic() - began < 5
+    assert (split.pairs, split.dropped["too_long"]) == (3, 2)
+
+
+def test_length_ratio_compares_tokens_with_eos(tmp_path):
+    """2 and 4 tokens: a ratio of 2, kept at 2 and dropped at 1.9; either way round."""
+    train = [("a", "x"), ("a", "x y z"), ("a b c", "x")]
+    kept = prepared(tmp_path, train=train, options={"max_length_ratio": 2})
+    assert kept.splits["train"].pairs == 3
+    options = {"max_length_ratio": 1.9, "overwrite": True}
+    split = prepared(tmp_path, train=train, options=options).splits["train"]
+    assert (split.pairs, split.dropped["length_ratio"]) == (1, 2)
+    options = {"max_length_ratio": None, "overwrite": True}
+    assert prepared(tmp_path, train=train, options=options).splits["train"].pairs == 3
+
+
+def test_duplicates_are_dropped_where_asked_and_only_whole_pairs(tmp_path):
+    train = [("a", "x"), ("a", "y"), ("a", "x"), ("x", "a"), ("a", "x")]
+    assert prepared(tmp_path, train=train).splits["train"].pairs == 5
+    options = {"drop_duplicates": True, "overwrite": True}
+    split = prepared(tmp_path, train=train, options=options).splits["train"]
+    assert (split.pairs, split.dropped["duplicate"]) == (3, 2)
+    assert decoded(tmp_path / "data") == [("a", "x"), ("a", "y"), ("x", "a")]
+
+
+def test_held_out_text_keeps_every_line_and_the_loss_leaves_out_bad_ones(tmp_path):
+    valid = [("a", "x"), ("", "y"), ("a b c d", "x"), ("b", "y"), ("b", "y")]
+    options = {"max_length": 4, "drop_duplicates": True, "max_length_ratio": 1.0}
+    train = [("a", "x"), ("b", "y")]
+    split = prepared(tmp_path, train=train, valid=valid, options=options).splits[
+        "valid"
+    ]
+    assert (split.pairs_read, split.pairs) == (5, 3)
+    assert (split.dropped["blank"], split.dropped["too_long"]) == (1, 1)
+    assert decoded(tmp_path / "data", "valid") == [("a", "x"), ("b", "y"), ("b", "y")]
+    sides = [
+        (tmp_path / "data" / name).read_text().split("\n")[:-1]
+        for name in ("valid.source", "valid.target")
+    ]
+    assert list(zip(*sides, strict=True)) == valid
+
+
+def test_pairs_of_several_chunks_keep_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation, "_CHUNK", 5)
+    train = [(f"s{n}", f"t{n}") if n % 7 else ("", "") for n in range(53)]
+    train[11] = ("a b c d e f", "t")
+    prepared(tmp_path, train=train, options={"max_length": 6})
+    kept = [pair for n, pair in enumerate(train) if n % 7 and n != 11]
+    assert decoded(tmp_path / "data") == kept
+
+
+INVALID = [("a", "x"), ("b", b"y \xff\xfe z"), ("c", "z")]
+
+
+def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
+    message = (
+        f"{tmp_path / 'train.de'} line 2 is no valid UTF-8: invalid start byte at byte "
+        "3. Convert it to UTF-8, or drop such pairs with drop_invalid_utf8."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        prepared(tmp_path, train=INVALID)
+    assert not (tmp_path / "data").exists()
+
+
+def test_invalid_utf8_is_dropped_from_training_where_asked(tmp_path):
+    options = {"drop_invalid_utf8": True}
+    result = prepared(tmp_path, train=INVALID, valid=INVALID, options=options)
+    train, valid = result.splits["train"], result.splits["valid"]
+    assert (train.pairs, train.dropped["invalid_utf8"]) == (2, 1)
+    assert valid.pairs == 3
+    text = (tmp_path / "data" / "valid.target").read_text(encoding="utf-8")
+    assert text == "x\ny \ufffd\ufffd z\nz\n"
+
+
+def test_corpus_of_which_nothing_is_left_is_refused(tmp_path):
+    message = (
+        "No pair of the train split is left: of 3 pairs 1 blank, 2 too long. Give more "
+        "text, or raise max_length"
+    )
+    with pytest.raises(ValueError, match=message):
+        prepared(tmp_path, train=[("", ""), ("a b", "a"), ("a", "a b")], options=TWO)
+    assert not (tmp_path / "data").exists()
+
+
+TWO = {"max_length": 2}
+
+
+def test_test_split_may_be_unusable_for_the_loss(tmp_path):
+    result = prepared(tmp_path, test=[("a", ""), ("", "x")])
+    assert result.splits["test"].pairs == 0
+    assert len(EncodedCorpus.open(tmp_path / "data", "test")) == 0
+    assert (tmp_path / "data" / "test.source").read_text() == "a\n\n"
+
+
+def test_failed_tokenizer_leaves_nothing_behind(tmp_path):
+    def fail(texts):
+        raise ValueError("`vocab_size` must be at most 7")
+
+    with pytest.raises(ValueError, match="must be at most 7"):
+        prepared(tmp_path, tokenizer=fail)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "train.de",
+        "train.en",
+        "valid.de",
+        "valid.en",
+    ]
+
+
+def test_full_disk_names_the_folder_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(self, sentences):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("keras_transformer.data.corpus._SideWriter.append", full)
+    message = f"No space left on device: '{tmp_path / 'data'}'"
+    with pytest.raises(OSError, match=re.escape(message)):
+        prepared(tmp_path)
+    assert not list(tmp_path.glob("*data*"))
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path):
+    write_lines(tmp_path / "file", "")
+    with pytest.raises(OSError, match=r"File exists: .*file"):
+        prepared(tmp_path, data_dir="file/data")
+
+
+def test_prepared_corpus_is_not_replaced_unasked(tmp_path):
+    prepared(tmp_path)
+    message = (
+        f"`data_dir` {tmp_path / 'data'} already holds a prepared corpus. Name another "
+        "folder, or replace it with overwrite."
+    )
+    with pytest.raises(FileExistsError, match=re.escape(message)):
+        prepared(tmp_path, train=TRAIN[:2])
+    assert decoded(tmp_path / "data") == TRAIN
+
+
+def test_prepared_corpus_is_replaced_whole_where_asked(tmp_path):
+    prepared(tmp_path, test=VALID)
+    prepared(tmp_path, train=TRAIN[:2], options={"overwrite": True})
+    assert decoded(tmp_path / "data") == TRAIN[:2]
+    assert not (tmp_path / "data" / "test.source").exists()
+
+
+def test_failed_replacement_keeps_the_old_corpus(tmp_path):
+    prepared(tmp_path)
+    with pytest.raises(ValueError, match="is no valid UTF-8"):
+        prepared(tmp_path, train=INVALID, options={"overwrite": True})
+    assert len(EncodedCorpus.open(tmp_path / "data", "train")) == 3
+
+
+def test_folder_of_other_files_is_never_replaced(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_lines(tmp_path / "data" / "thesis.txt", "years of work")
+    with pytest.raises(
+        FileExistsError, match="files that are no prepared corpus; they"
+    ):
+        prepared(tmp_path, options={"overwrite": True})
+    assert (tmp_path / "data" / "thesis.txt").exists()
+
+
+def test_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    write_lines(tmp_path / "data", "")
+    with pytest.raises(FileExistsError, match="data is a file; name a folder"):
+        prepared(tmp_path)
+
+
+def test_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "data").mkdir()
+    prepared(tmp_path)
+    assert decoded(tmp_path / "data") == TRAIN
+
+
+def test_unknown_split_is_refused_with_those_there_are(tmp_path):
+    prepared(tmp_path)
+    message = r"`split` must be one of train, valid: .* Received: split='test'"
+    with pytest.raises(ValueError, match=message):
+        EncodedCorpus.open(tmp_path / "data", "test")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 1}, "`max_length` must be at least 2"),
+        ({"max_length_ratio": 0.5}, "`max_length_ratio` must be at least 1, or None"),
+        ({"sample_pairs": 0}, "`sample_pairs` must be at least 1"),
+        ({"seed": -1}, "`seed` must be at least 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        prepared(tmp_path, options=options)
+
+
+def test_report_names_counts_reasons_and_shapes(tmp_path):
+    lines = report(prepared(tmp_path, train=[*TRAIN, ("", "y")])).splitlines()
+    assert lines[0] == "en to de, vocabulary of 10 (words)"
+    assert lines[1] == (
+        "train: 4 pairs read, 3 encoded, dropped: 1 blank; 9 + 8 tokens, 1.00 a word"
+    )
+    assert lines[2].startswith(
+        "valid: 2 pairs read, 2 encoded, left out of the loss: n"
+    )
+    assert lines[3] == (
+        "4,096 tokens a batch: 1 batches an epoch, 99.8% padding, shapes 1024x4"
+    )
+
+
+def test_multi30k_pads_about_ten_percent(tmp_path, shared_data):
+    """Real text, with words for tokens: 11 shapes."""
+    folder = shared_data / "multi30k"
+    source = TextFiles(
+        {
+            "train": (folder / "train.en", folder / "train.de"),
+            "valid": (folder / "val.en", folder / "val.de"),
+        },
+        "en",
+        "de",
+    )
+    result = prepare(source, tmp_path / "data", WordTokenizer)
+    assert result.splits["train"].pairs == 29_000
+    assert result.padding[0].padding_rate < 0.12
+    assert len(result.padding[0].shapes) <= 11
+    corpus = EncodedCorpus.open(tmp_path / "data", "train")
+    assert np.sum(corpus.source_lengths) == result.splits["train"].source_tokens

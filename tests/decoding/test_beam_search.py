@@ -1,0 +1,326 @@
+"""The rules of the search, on models that spell words."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.decoding import NEGATIVE_INFINITY, beam_search
+from tests.decoding.fake_models import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    PrefixModel,
+    log_prob_of,
+    random_model,
+    reference_search,
+    search,
+    spelled,
+    spelling_model,
+)
+
+
+def test_greedy_search_takes_the_best_letter_and_misses_the_best_word():
+    """The best first letter is a, but ba. (0.36) is likelier than aa. (0.24)."""
+    model = spelling_model(
+        {
+            "": {"a": 0.6, "b": 0.4},
+            "a": {"a": 0.4, "b": 0.3, "c": 0.3},
+            "b": {"a": 0.9, "c": 0.1},
+        },
+        letters="abc",
+        max_steps=3,
+    )
+    assert spelled(search(model, [3], beam_size=1)) == ["aa."]
+    result = search(model, [3], beam_size=2, num_best=2)
+    assert spelled(result) == ["ba.", "aa."]
+    np.testing.assert_allclose(np.exp(result.log_probs[0]), [0.36, 0.24], rtol=1e-5)
+
+
+def test_beam_of_one_equals_plain_argmax_decoding():
+    """Also where EOS is the runner-up: greedy search does not end there."""
+    model = random_model(0, batch=17, vocab_size=5, max_steps=5)
+    result = search(model, [5] * 17, beam_size=1)
+    for sentence in range(17):
+        expected = []
+        while len(expected) < 5 and expected[-1:] != [EOS_ID]:
+            scores = [log_prob_of(model, sentence, [*expected, x]) for x in range(5)]
+            expected.append(int(np.argmax(scores)))
+        length = int(result.lengths[sentence, 0])
+        assert result.tokens[sentence, 0, :length].numpy().tolist() == expected
+        assert bool(result.finished[sentence, 0]) == (expected[-1] == EOS_ID)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
+def test_narrow_beams_follow_the_rules_written_with_lists(beam_size, alpha):
+    model, limits = random_model(19, batch=7, vocab_size=5, max_steps=5), [5] * 7
+    result = search(model, limits, beam_size=beam_size, alpha=alpha, num_best=beam_size)
+    for sentence in range(7):
+        expected = reference_search(model, sentence, 5, beam_size, alpha)
+        words = ["".join(".abcd"[x] for x in tokens) for _, _, tokens in expected]
+        assert spelled(result, sentence) == words
+        scores = [score for _, score, _ in expected]
+        found = result.scores[sentence, : len(scores)]
+        np.testing.assert_allclose(found, scores, rtol=1e-5)
+        is_finished = [finished for finished, _, _ in expected]
+        assert result.finished[sentence, : len(scores)].numpy().tolist() == is_finished
+
+
+def test_every_hypothesis_sees_its_own_past_through_the_ancestry():
+    """A wrong past would give the probabilities of another prefix (or NaN)."""
+    model = random_model(7, batch=2, vocab_size=5, max_steps=5, scale=0.3)
+    result = search(model, [5, 5], beam_size=7, num_best=7)
+    assert np.all(result.lengths > 0)
+    for sentence in range(2):
+        for tokens, length, log_prob in zip(
+            result.tokens[sentence].numpy(),
+            result.lengths[sentence].numpy(),
+            result.log_probs[sentence].numpy(),
+            strict=True,
+        ):
+            expected = log_prob_of(model, sentence, tokens[:length].tolist())
+            np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+
+
+def test_ancestry_passed_to_the_step_is_the_path_of_the_returned_tokens():
+    """Read in eager mode: at the last step each slot's past spells its hypothesis."""
+    model, seen = random_model(3, vocab_size=3, max_steps=5, scale=0.2), {}
+
+    def watching_step(tokens, step, ancestry, table):
+        logits, table = model.step(tokens, step, ancestry, table)
+        assert np.array_equal(ancestry[0, :, int(step)], np.eye(5, dtype=bool))
+        assert not np.any(ancestry[0, :, int(step) + 1 :])
+        seen["past"] = [
+            [int(table[0, s, np.flatnonzero(ancestry[0, k, s])[0]]) for s in range(5)]
+            for k in range(5)
+            if step == 4
+        ]
+        logits = tf.where(tf.range(3) == EOS_ID, -math.inf, logits)  # nothing ends
+        return logits, table
+
+    result = beam_search(
+        watching_step,
+        model.start(5, 5),
+        max_lengths=tf.constant([5]),
+        max_steps=5,
+        config=DecodingConfig(beam_size=5),
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        pad_id=PAD_ID,
+    )
+    pasts = [past[1:] for past in seen["past"]]
+    for tokens in result.tokens[0].numpy().tolist():
+        assert tokens[:4] in pasts
+
+
+def test_output_tokens_have_eos_then_padding_and_lengths_count_eos():
+    model = spelling_model({"": {"a": 1.0}}, letters="a", max_steps=5)
+    result = search(model, [5], beam_size=2)
+    np.testing.assert_array_equal(result.tokens[0, 0], [1, EOS_ID] + [PAD_ID] * 3)
+    assert int(result.lengths[0, 0]) == 2
+    assert bool(result.finished[0, 0])
+
+
+def test_length_penalty_prefers_the_longer_of_near_equals():
+    """a. has 0.5, bbb. 0.42; at alpha 1 that is -0.594 (6/7 ln) and -0.578 (2/3 ln)."""
+    model = spelling_model(
+        {"": {"a": 0.5, "b": 0.42, ".": 0.08}, "b": {"b": 1.0}, "bb": {"b": 1.0}},
+        letters="ab",
+        max_steps=5,
+    )
+    shorter = search(model, [5], beam_size=3, alpha=0.0)
+    longer = search(model, [5], beam_size=3, alpha=1.0)
+    assert (spelled(shorter)[0], spelled(longer)[0]) == ("a.", "bbb.")
+    expected = math.log(0.42) / (9 / 6)
+    np.testing.assert_allclose(longer.scores[0, 0], expected, rtol=1e-5)
+
+
+def test_hypotheses_open_at_the_limit_rank_last_with_the_same_penalty():
+    """bbb is likelier than every finished word, but it is no whole output."""
+    model = spelling_model(
+        {"": {"b": 0.9, "a": 0.1}, "b": {"b": 1.0}, "bb": {"b": 1.0}},
+        letters="ab",
+        max_steps=3,
+    )
+    result = search(model, [3], beam_size=3, alpha=0.6, num_best=3)
+    assert spelled(result) == ["a.", "bbb"]
+    np.testing.assert_array_equal(result.finished[0], [True, False, False])
+    np.testing.assert_allclose(
+        result.scores[0, :2],
+        [math.log(0.1) / (7 / 6) ** 0.6, math.log(0.9) / (8 / 6) ** 0.6],
+        rtol=1e-5,
+    )
+
+
+def test_hypotheses_cut_short_by_an_early_stop_are_no_results():
+    """a. is certain after two steps: nothing that begins with b can catch up."""
+    model = spelling_model(
+        {"": {"a": 0.9, "b": 0.1}, "b": {"b": 1.0}, "bb": {"b": 1.0}},
+        letters="ab",
+        max_steps=5,
+    )
+    assert spelled(search(model, [5], beam_size=2)) == ["a."]
+    assert spelled(search(model, [5], beam_size=2, num_best=2)) == ["a.", "bbb."]
+    assert spelled(search(model, [5], beam_size=2, stop_early=False)) == ["a.", "bbb."]
+
+
+def test_early_stop_saves_steps():
+    model = spelling_model(
+        {"": {"a": 0.9, "b": 0.1}, "b": {"b": 0.9, "a": 0.1}}, letters="ab", max_steps=5
+    )
+    calls = []
+
+    def counting_step(tokens, step, ancestry, table):
+        calls.append(int(step))
+        return model.step(tokens, step, ancestry, table)
+
+    counting = PrefixModel(model.logits.numpy())
+    counting.step = counting_step
+    search(counting, [5], beam_size=2)
+    assert calls == [0, 1]
+    calls.clear()
+    search(counting, [5], beam_size=2, stop_early=False)
+    assert len(calls) > 2
+    calls.clear()
+    search(counting, [5], beam_size=1, stop_early=False)
+    assert calls == [0, 1]  # greedy search ends with its one hypothesis
+
+
+def test_each_sentence_has_its_own_limit():
+    endless = {"": {"a": 1.0}, "a": {"a": 1.0}, "aa": {"a": 1.0}, "aaa": {"a": 1.0}}
+    model = spelling_model(endless, endless, endless, letters="a", max_steps=5)
+    result = search(model, [2, 5, 3], beam_size=2)
+    assert [spelled(result, row) for row in range(3)] == [["aa"], ["aaaa."], ["aaa"]]
+    np.testing.assert_array_equal(result.lengths[:, 0], [2, 5, 3])
+    np.testing.assert_array_equal(result.finished[:, 0], [False, True, False])
+    np.testing.assert_array_equal(result.tokens[0, 0, 2:], [PAD_ID] * 3)
+
+
+def test_max_steps_bounds_every_limit():
+    model = spelling_model({"": {"a": 1.0}, "a": {"a": 1.0}}, letters="a", max_steps=2)
+    assert spelled(search(model, [11], max_steps=2, beam_size=2)) == ["aa"]
+
+
+def test_limit_zero_gives_no_hypothesis():
+    model = random_model(1, batch=2)
+    result = search(model, [0, 4], beam_size=3)
+    assert spelled(result, 0) == []
+    np.testing.assert_array_equal(result.scores[0], [NEGATIVE_INFINITY] * 3)
+    assert spelled(result, 1) == spelled(search(model, [4, 4], beam_size=3), 1)
+
+
+def test_forced_eos_ends_every_hypothesis_and_is_scored_as_the_model_says():
+    """aa. would be open; forced, it ends with the 0.2 that the model gives EOS."""
+    model = spelling_model(
+        {"": {"a": 1.0}, "a": {"a": 1.0}, "aa": {"a": 0.8, ".": 0.2}},
+        letters="a",
+        max_steps=3,
+    )
+    assert spelled(search(model, [3], beam_size=1)) == ["aaa"]
+    for beam_size in (1, 2):
+        result = search(model, [3], beam_size=beam_size, force_eos=True)
+        assert spelled(result) == ["aa."]
+        np.testing.assert_allclose(np.exp(result.log_probs[0, 0]), 0.2, rtol=1e-5)
+        assert bool(result.finished[0, 0])
+
+
+def test_forced_eos_respects_the_limit_of_each_sentence():
+    model = random_model(5, batch=3, vocab_size=5, max_steps=5)
+    result = search(model, [2, 5, 3], beam_size=3, force_eos=True, num_best=3)
+    ends = [[word[-1] for word in spelled(result, row)] for row in range(3)]
+    assert ends == [["."] * 3] * 3
+    assert np.all(result.lengths <= np.array([[2], [5], [3]]))
+
+
+def test_forced_eos_of_probability_zero_gives_no_hypothesis():
+    model = spelling_model({"": {"a": 1.0}, "a": {"a": 1.0}}, letters="a", max_steps=2)
+    result = search(model, [2], beam_size=2, force_eos=True)
+    assert spelled(result) == []
+    assert not np.any(result.finished)
+
+
+def test_beam_wider_than_the_vocabulary_offers_leaves_empty_slots():
+    """Of one letter and EOS, two steps make three outputs; a beam has eight slots."""
+    model = spelling_model(
+        {"": {"a": 0.7, ".": 0.3}, "a": {"a": 0.6, ".": 0.4}}, letters="a", max_steps=2
+    )
+    result = search(model, [2], beam_size=8, alpha=0.0, num_best=8)
+    assert spelled(result) == [".", "a.", "aa"]
+    np.testing.assert_allclose(np.exp(result.scores[0, :3]), [0.3, 0.28, 0.42], 1e-5)
+    for values, empty in (
+        (result.lengths, 0),
+        (result.scores, NEGATIVE_INFINITY),
+        (result.log_probs, NEGATIVE_INFINITY),
+        (result.tokens, PAD_ID),
+        (result.finished, False),
+    ):
+        np.testing.assert_array_equal(values[0, 3:], np.full_like(values[0, 3:], empty))
+
+
+def test_vocabulary_of_eos_alone_ends_at_once():
+    result = search(PrefixModel(np.zeros((1, 3, 1))), [3], beam_size=2)
+    assert spelled(result) == ["."]
+    assert float(result.log_probs[0, 0]) == 0.0
+
+
+def test_impossible_tokens_never_make_a_hypothesis():
+    model = spelling_model(
+        {"": {"a": 1.0}, "a": {"b": 1.0}, "ab": {".": 1.0}}, letters="ab", max_steps=4
+    )
+    result = search(model, [4], beam_size=4, num_best=4, stop_early=False)
+    assert spelled(result) == ["ab."]
+    assert not np.any(np.isnan(result.scores))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_logits_that_are_no_distribution_end_a_hypothesis_without_a_result(value):
+    """b is likelier than a, but the model fails after b."""
+    model = spelling_model({"": {"b": 0.7, "a": 0.3}}, letters="ab", max_steps=3)
+    logits = model.logits.numpy()
+    logits[0, 1 + 2] = value  # the prefix "b"
+    result = search(PrefixModel(logits), [3], beam_size=2)
+    assert spelled(result) == ["a."]
+    assert not np.any(np.isnan(result.scores))
+
+
+def test_ties_go_to_the_lower_id():
+    model = PrefixModel(np.zeros((1, 13, 3)))
+    result = search(model, [3], beam_size=2, alpha=0.0, num_best=2)
+    assert spelled(result) == [".", "a."]
+
+
+def test_half_precision_logits_are_scored_in_float32():
+    probs = np.log([[[0.5, 0.25, 0.25]]])
+    model = PrefixModel(np.repeat(probs, 4, axis=1))
+    step = model.step
+
+    def half_step(*arguments):
+        logits, table = step(*arguments)
+        return tf.cast(logits, tf.bfloat16), table
+
+    model.step = half_step
+    result = search(model, [2], beam_size=2)
+    assert result.scores.dtype == tf.float32
+    np.testing.assert_allclose(np.exp(result.log_probs[0, 0]), 0.5, rtol=1e-2)
+
+
+def test_sentences_do_not_depend_on_the_others_of_their_batch():
+    """Bit for bit: a batch of three equals three searches."""
+    model = random_model(11, batch=3, vocab_size=5, max_steps=6)
+    limits = [6, 2, 4]
+    together = search(model, limits, max_steps=6, beam_size=3, num_best=2)
+    for row in range(3):
+        alone = search(
+            PrefixModel(model.logits.numpy()[row : row + 1]),
+            limits[row : row + 1],
+            max_steps=6,
+            beam_size=3,
+            num_best=2,
+        )
+        for name in together._fields:
+            np.testing.assert_array_equal(
+                getattr(together, name)[row], getattr(alone, name)[0], err_msg=name
+            )

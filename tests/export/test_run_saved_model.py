@@ -1,0 +1,158 @@
+"""The program that needs nothing but TensorFlow runs any exported model."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+
+class ShoutingModel(tf.Module):
+    """Stands for an exported model: "translates" to upper case, scores by length."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text):
+        return {
+            "translation": tf.strings.upper(text),
+            "score": -tf.cast(tf.strings.length(text), tf.float32),
+            "truncated": tf.zeros_like(tf.strings.length(text), tf.bool),
+        }
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory):
+    """An exported folder that holds a model of the contract's main signature."""
+    path = tmp_path_factory.mktemp("export") / "1"
+    model = ShoutingModel()
+    tf.saved_model.save(model, path, signatures={"serving_default": model.serve})
+    return path
+
+
+@pytest.fixture(scope="module")
+def program_path(repository):
+    return repository / "export" / "run_saved_model.py"
+
+
+@pytest.fixture(scope="module")
+def program(program_path):
+    """The program as a module, to call without starting TensorFlow again."""
+    spec = importlib.util.spec_from_file_location("run_saved_model", program_path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_fresh_process_translates_with_tensorflow_alone(
+    program_path, saved_model, tmp_path
+):
+    """Isolated from the checkout; what it imports is checked as it ends."""
+    (tmp_path / "copy.py").write_bytes(program_path.read_bytes())
+    (tmp_path / "lines.txt").write_text("eins\nzwei, drei\n", encoding="utf-8")
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['copy.py', '--saved_model', sys.argv[1], '--input', 'lines.txt']\n"
+        "try:\n"
+        "    runpy.run_path('copy.py', run_name='__main__')\n"
+        "finally:\n"
+        "    print([m for m in sys.modules if m.startswith('keras_transformer')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(saved_model)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "eins",
+        "  -> EINS  (-4.000)",
+        "zwei, drei",
+        "  -> ZWEI, DREI  (-10.000)",
+        "[]",
+    ]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7])
+def test_batches_change_no_translation_and_no_order(
+    program, saved_model, tmp_path, capsys, batch_size
+):
+    lines = ["a", "bb", "ccc", "dddd", "eeeee"]
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    status = run(program, saved_model, tmp_path / "in", f"--batch_size={batch_size}")
+    assert status == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[::2] == lines
+    assert [line.split()[1] for line in printed[1::2]] == [s.upper() for s in lines]
+
+
+def run(program, saved_model, path, *flags):
+    return program.main([f"--saved_model={saved_model}", f"--input={path}", *flags])
+
+
+def test_a_sample_is_spread_over_the_file(program, tmp_path):
+    """Of 13 lines, 5 begin at 0, 13/5, 26/5, 39/5 and 52/5."""
+    path = tmp_path / "in"
+    path.write_text("\n".join(str(number) for number in range(13)), encoding="utf-8")
+    assert program.read_lines(path, sample=5) == ["0", "2", "5", "7", "10"]
+    assert len(program.read_lines(path, sample=None)) == 13
+    assert len(program.read_lines(path, sample=17)) == 13
+
+
+def test_lines_end_at_line_feeds_only(program, tmp_path):
+    """A Unicode line separator inside a sentence does not cut it; blank lines count."""
+    path = tmp_path / "in"
+    path.write_text("a\u2028b\n\nc\n", encoding="utf-8")
+    assert program.read_lines(path, sample=None) == ["a\u2028b", "", "c"]
+
+
+def fails_with(program, capsys, message, *arguments):
+    """Check that the program ends with status 1 and one line that holds `message`."""
+    assert run(program, *arguments) == 1
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert "\n" not in error
+
+
+def test_a_missing_input_is_named(program, saved_model, tmp_path, capsys):
+    path = tmp_path / "absent.txt"
+    fails_with(program, capsys, f"No file {path}. Check --input.", saved_model, path)
+
+
+def test_an_empty_input_is_named(program, saved_model, tmp_path, capsys):
+    path = tmp_path / "empty.txt"
+    path.write_text("")
+    message = f"{path} is empty: there is nothing to translate."
+    fails_with(program, capsys, message, saved_model, path)
+
+
+def test_input_that_is_no_utf_8_is_named_with_the_byte(
+    program, saved_model, tmp_path, capsys
+):
+    path = tmp_path / "latin1.txt"
+    path.write_bytes("Größe".encode("latin-1"))
+    message = f"{path} must be UTF-8 text. Received: invalid start byte at byte 2."
+    fails_with(program, capsys, message, saved_model, path)
+
+
+def test_a_folder_without_a_model_is_named_with_the_remedy(program, tmp_path, capsys):
+    (tmp_path / "in").write_text("a")
+    message = (
+        f"No saved_model.pb in {tmp_path}. Give the folder with the version number"
+    )
+    fails_with(program, capsys, message, tmp_path, tmp_path / "in")
+
+
+def test_a_model_of_another_kind_is_refused(program, tmp_path, capsys):
+    model = ShoutingModel()
+    tf.saved_model.save(model, tmp_path / "1", signatures={"parse": model.serve})
+    (tmp_path / "in").write_text("a")
+    message = "must have the signature 'serving_default'. Received: parse."
+    fails_with(program, capsys, message, tmp_path / "1", tmp_path / "in")
+
+
+def test_a_sample_of_none_is_refused(program, saved_model, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(program, saved_model, tmp_path / "in", "--sample=0")
+    assert "must be at least 1, received 0" in capsys.readouterr().err

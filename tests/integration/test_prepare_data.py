@@ -1,0 +1,233 @@
+"""bin/prepare_data.py, run as users run it."""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from keras_transformer import data, tokenization
+
+TEXT = "ein Hund läuft über die grüne Wiese und bellt laut den Mond an"
+FILES = ("train_source", "train_target", "valid_source", "valid_target")
+
+
+def sentences(count, side):
+    """Different sentences, enough text for a small vocabulary; "en" is upper case."""
+    drawn = itertools.islice(
+        itertools.permutations(TEXT.split(), 5), 0, 997 * count, 997
+    )
+    texts = [" ".join(words) for words in drawn]
+    return [text.upper() for text in texts] if side == "en" else texts
+
+
+def write(path, texts):
+    path.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Flags for text files: 67 training pairs, 7 validation pairs."""
+    sizes = zip(FILES, ("en", "de") * 2, (67, 67, 7, 7), strict=True)
+    return {
+        name: write(tmp_path / name, sentences(count, side))
+        for name, side, count in sizes
+    }
+
+
+@pytest.fixture
+def prepare_data(repository, tmp_path):
+    def run(**flags):
+        arguments = [f"--{name}={value}" for name, value in flags.items()]
+        return subprocess.run(
+            [sys.executable, str(repository / "bin" / "prepare_data.py"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=tmp_path,
+        )
+
+    return run
+
+
+def test_text_files_become_a_folder_to_train_on(prepare_data, corpus, tmp_path):
+    done = prepare_data(**corpus, data_dir="data", vocab_size=300, json=True)
+    assert done.returncode == 0, done.stderr
+    assert "train: 67 pairs read, 67 encoded" in done.stdout
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary == json.loads((tmp_path / "data" / "metadata.json").read_text())
+    tokenizer = tokenization.load(tmp_path / "data" / "tokenizer")
+    assert tokenizer.fingerprint == summary["tokenizer_hash"]
+    encoded = data.EncodedCorpus.open(tmp_path / "data", "train")
+    for number, side in enumerate(("en", "de")):
+        texts = tokenizer.decode([pair[number] for pair in encoded])
+        assert texts == sentences(67, side)
+
+
+def test_flagfile_and_own_sentencepiece_file_are_taken(prepare_data, corpus, tmp_path):
+    tokenization.train_bpe(sentences(67, "de"), 290).save(tmp_path / "own")
+    model = tmp_path / "own" / "sentencepiece.model"
+    flags = {**corpus, "data_dir": "data", "tokenizer_model": model}
+    write(tmp_path / "flags", [f"--{name}={value}" for name, value in flags.items()])
+    done = prepare_data(flagfile="flags")
+    assert done.returncode == 0, done.stderr
+    saved = tmp_path / "data" / "tokenizer" / "sentencepiece.model"
+    assert saved.read_bytes() == model.read_bytes()
+    assert data.read_metadata(tmp_path / "data").tokenizer_kind == "sentencepiece"
+
+
+def test_wordpiece_is_trained_where_asked(prepare_data, corpus, tmp_path):
+    done = prepare_data(
+        **corpus, data_dir="data", tokenizer="wordpiece", vocab_size=270
+    )
+    assert done.returncode == 0, done.stderr
+    assert data.read_metadata(tmp_path / "data").tokenizer_kind == "wordpiece"
+
+
+def test_phrasebook_needs_no_files(prepare_data, tmp_path):
+    done = prepare_data(
+        dataset="phrasebook", data_dir="data", vocab_size=1000, source_language="de",
+        target_language="en",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    metadata = data.read_metadata(tmp_path / "data")
+    assert (metadata.source_language, metadata.target_language) == ("de", "en")
+    assert set(metadata.splits) == {"train", "valid", "test"}
+    german = (tmp_path / "data" / "valid.source").read_text(encoding="utf-8")
+    assert " der " in german or " die " in german
+    assert len(german.splitlines()) == metadata.splits["valid"].pairs_read
+
+
+# Bad input: flags that differ from those of the good corpus, and the line that says so.
+REFUSED = {
+    "no folder": ({"data_dir": ""}, "--data_dir is needed"),
+    "missing side": ({"valid_target": ""}, "--valid_target is needed beside the other"),
+    "missing test": ({"test_source": "good"}, "--test_target is needed beside"),
+    "two sources": ({"dataset": "phrasebook"}, "--dataset and --train_source exclude"),
+    "absent file": ({"train_source": "no"}, "No file no. Check train_source."),
+    "absent model": ({"tokenizer_model": "x"}, "No file x. Check --tokenizer_model."),
+    "bad model": ({"tokenizer_model": "good"}, "good: not a SentencePiece model"),
+    "no number": ({"vocab_size": "many"}, "flag --vocab_size=many: invalid literal"),
+    "out of range": ({"max_length_ratio": ".5"}, "`max_length_ratio` must be at least"),
+    "read-only": ({"data_dir": "/proc/data"}, "No such file or directory: /proc/"),
+    "other files": ({"data_dir": "."}, "`data_dir` . holds files that are no prepared"),
+    "empty file": ({"train_target": "empty"}, "empty is empty; it needs one sentence"),
+    "different length": (
+        {"valid_target": "good"},
+        "valid_source has 7 lines and good has 67; line n of one must translate",
+    ),
+    "all blank": (
+        {"train_source": "blank"},
+        "No pair of the train split is left: of 67 pairs 67 blank. Give more text",
+    ),
+    "all too long": (
+        {"valid_source": "long", "valid_target": "long"},
+        "No pair of the valid split is left: of 7 pairs 7 too long. Give more text",
+    ),
+    "invalid UTF-8": (
+        {"valid_target": "latin1"},
+        "latin1 line 4 is no valid UTF-8: invalid start byte at byte 2. Convert",
+    ),
+    "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
+    "unknown set": (
+        {"dataset": "phrasebok", **dict.fromkeys(FILES, "")},
+        "`dataset` must be 'phrasebook' or 'tfds:NAME/CONFIG'",
+    ),
+    "unknown TFDS set": (
+        {"dataset": "tfds:wmt41_translate", **dict.fromkeys(FILES, "")},
+        "`dataset`: TensorFlow Datasets has no set 'wmt41_translate'",
+    ),
+    "absent language": (
+        {
+            "dataset": "tfds:wmt14_translate/de-en",
+            "target_language": "fr",
+            **dict.fromkeys(FILES, ""),
+        },
+        "`target_language` must be a language of tfds:wmt14_translate/de-en, which has "
+        "de, en. Received: target_language='fr'.",
+    ),
+}
+
+# Starts the program once for each list of arguments, each in a process of its own that
+# need not import TensorFlow again or look for GPUs: both take seconds.
+MANY_RUNS = """
+import json, os, runpy, sys, tempfile
+import tensorflow, tensorflow_datasets
+from keras_transformer import data, tokenization
+
+data.TextFiles, tokenization.load, tensorflow.config.list_physical_devices()
+
+for arguments in json.load(sys.stdin):
+    with tempfile.TemporaryFile() as errors:
+        if not (child := os.fork()):
+            os.dup2(errors.fileno(), 2)
+            sys.argv = [sys.argv[1], *arguments]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        errors.seek(0)
+        print(json.dumps([code, errors.read().decode()]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def refusals(repository, tmp_path_factory):
+    """Exit code, standard error and folder of each run in REFUSED."""
+    folder = tmp_path_factory.mktemp("refused")
+    good = {name: name for name in FILES}
+    for name, side, count in zip(FILES, ("en", "de") * 2, (67, 67, 7, 7), strict=True):
+        write(folder / name, sentences(count, side))
+    write(folder / "good", sentences(67, "de"))
+    write(folder / "blank", [""] * 67)
+    write(folder / "long", ["x " * 50_000] * 7)
+    (folder / "empty").write_bytes(b"")
+    (folder / "latin1").write_bytes(b"a\n" * 3 + b"gr\xfcn\n"[1:] + b"a\n" * 3)
+    runs = []
+    for name, (changes, _) in REFUSED.items():
+        flags = {"data_dir": f"made {name}", "vocab_size": 300, **good, **changes}
+        runs.append([f"--{name}={value}" for name, value in flags.items() if value])
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_RUNS, str(repository / "bin" / "prepare_data.py")],
+        input=json.dumps(runs),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    return dict(zip(REFUSED, outcomes, strict=True)), folder
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_ends_in_one_line_and_leaves_nothing(refusals, name):
+    outcomes, folder = refusals
+    code, errors = outcomes[name]
+    assert code == 1, errors
+    assert "Traceback" not in errors, errors
+    assert errors.splitlines()[-1].startswith(f"prepare_data.py: {REFUSED[name][1]}")
+    assert errors.count("prepare_data.py: ") == 1, errors
+    assert not list(folder.glob("*made*"))
+
+
+def test_full_disk_ends_in_one_line_and_leaves_nothing(repository, corpus, tmp_path):
+    """A limit on the size of files stands in for the end of the disk."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
+    program = repository / "bin" / "prepare_data.py"
+    code = f"{limit}; import runpy; runpy.run_path({str(program)!r}, None, '__main__')"
+    arguments = [f"--{name}={path}" for name, path in corpus.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, "--data_dir=data", "--vocab_size=300"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search("File too large: .*data", done.stderr.splitlines()[-1])
+    assert not list(tmp_path.glob("*data*"))

@@ -1,0 +1,200 @@
+"""Files appear whole or not at all, and old ones stay until then."""
+
+import errno
+import hashlib
+import os
+import stat
+
+import pytest
+
+from keras_transformer import files
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+def disk_full(*_):
+    """What the operating system says when the last block is taken."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def names(folder):
+    """Everything in a folder, hidden files too."""
+    return sorted(os.listdir(folder))
+
+
+def test_text_is_written_as_utf_8(tmp_path):
+    files.atomic_write(tmp_path / "a.txt", "Größe\n")
+    assert (tmp_path / "a.txt").read_bytes() == b"Gr\xc3\xb6\xc3\x9fe\n"
+
+
+def test_bytes_are_written_as_they_are(tmp_path):
+    files.atomic_write(str(tmp_path / "a.bin"), b"\x00\xff\r\n")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff\r\n"
+
+
+def test_missing_folders_are_made(tmp_path):
+    files.atomic_write(tmp_path / "new" / "deep" / "a.txt", "x")
+    assert (tmp_path / "new" / "deep" / "a.txt").read_text() == "x"
+
+
+def test_writing_replaces_the_old_file_and_leaves_nothing_else(tmp_path):
+    files.atomic_write(tmp_path / "a.txt", "old and longer")
+    files.atomic_write(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    """When the content is flushed to disk, `path` still holds the old text."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda _: seen.append(path.read_text()))
+    files.atomic_write(path, "new")
+    assert seen == ["old"]
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+def test_a_full_disk_keeps_the_old_file_and_leaves_nothing_else(
+    tmp_path, monkeypatch, call
+):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(os, call, disk_full)
+    with pytest.raises(OSError, match="No space left on device"):
+        files.atomic_write(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_leaves_no_new_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", disk_full)
+    with pytest.raises(OSError, match="No space left on device"):
+        files.atomic_write(tmp_path / "a.txt", "new")
+    assert names(tmp_path) == []
+
+
+def test_written_files_have_the_usual_permissions(tmp_path):
+    """As `open` would make them: others may read if the umask lets them."""
+    previous = os.umask(0o027)
+    try:
+        files.atomic_write(tmp_path / "a.txt", "x")
+        with files.atomic_folder(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+
+
+def test_a_folder_appears_only_when_it_is_full(tmp_path):
+    path = tmp_path / "deep" / "model"
+    with files.atomic_folder(path) as aside:
+        (aside / "weights").write_text("w")
+        assert not path.exists()
+        assert aside.parent == path.parent
+    assert (path / "weights").read_text() == "w"
+    assert names(path.parent) == ["model"]
+
+
+def test_a_new_folder_replaces_the_old_one_whole(tmp_path):
+    """Files that only the old folder had are gone."""
+    path = fill_old_folder(tmp_path)
+    with files.atomic_folder(path) as aside:
+        (aside / "new").write_text("n")
+        assert names(path) == ["old"]
+    assert names(path) == ["new"]
+    assert names(tmp_path) == ["model"]
+
+
+def fill_old_folder(parent):
+    """A folder with one file, as an earlier run left it."""
+    path = parent / "model"
+    path.mkdir()
+    (path / "old").write_text("o")
+    return path
+
+
+@pytest.mark.parametrize("error", [InterruptedRunError, KeyboardInterrupt, SystemExit])
+def test_a_run_that_ends_early_keeps_the_old_folder(tmp_path, error):
+    path = fill_old_folder(tmp_path)
+    with pytest.raises(error), files.atomic_folder(path) as aside:
+        (aside / "half").write_text("h")
+        raise error
+    assert (path / "old").read_text() == "o"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_run_that_ends_early_leaves_no_new_folder(tmp_path):
+    with (
+        pytest.raises(InterruptedRunError),
+        files.atomic_folder(tmp_path / "model") as aside,
+    ):
+        (aside / "half").write_text("h")
+        raise InterruptedRunError
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("failing_rename", [1, 2])
+def test_the_old_folder_stays_when_the_exchange_fails(
+    tmp_path, monkeypatch, failing_rename
+):
+    """Whether it fails stepping the old one aside, or putting the new one there."""
+    path = fill_old_folder(tmp_path)
+    rename, calls = os.rename, []
+
+    def failing(source, target):
+        calls.append(target)
+        if len(calls) == failing_rename:
+            disk_full()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        files.atomic_folder(path) as aside,
+    ):
+        (aside / "new").write_text("n")
+    assert (path / "old").read_text() == "o"
+    assert names(path) == ["old"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_the_old_files_are_not_deleted_when_even_the_way_back_fails(
+    tmp_path, monkeypatch
+):
+    """Then they stay where they were put aside, for a person to find."""
+    path = fill_old_folder(tmp_path)
+    rename, calls = os.rename, []
+
+    def failing(source, target):
+        calls.append(target)
+        if len(calls) > 1:
+            disk_full()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        files.atomic_folder(path),
+    ):
+        pass
+    assert [found.read_text() for found in tmp_path.rglob("old")] == ["o"]
+
+
+def test_sha256_is_that_of_the_contents_in_order(tmp_path):
+    """The second file is longer than the block that is read at once."""
+    first, second = b"subword\n", bytes(range(256)) * 4099
+    (tmp_path / "first").write_bytes(first)
+    (tmp_path / "second").write_bytes(second)
+    paths = tmp_path / "first", tmp_path / "second"
+    assert files.sha256_of(*paths) == hashlib.sha256(first + second).hexdigest()
+    assert files.sha256_of(*paths[::-1]) != files.sha256_of(*paths)
+
+
+def test_sha256_of_a_missing_file_names_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent.model"):
+        files.sha256_of(tmp_path / "absent.model")

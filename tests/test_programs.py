@@ -1,0 +1,150 @@
+"""What the programs share: flags, errors in one line, the JSON summary."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = '''"""Does what its flag says."""
+
+import sys
+import time
+
+from absl import flags
+
+from keras_transformer import programs
+
+DEEDS = ["sum", "value", "file", "full", "bug", "wait"]
+_DO = flags.DEFINE_enum("do", "sum", DEEDS, "What to do.")
+
+
+def main():
+    if _DO.value == "value":
+        raise ValueError("`depth` must be at least 1.\\n  Received: depth=0.")
+    if _DO.value == "file":
+        open("/no/such/file")
+    if _DO.value == "full":
+        raise OSError(28, "No space left on device")
+    if _DO.value == "bug":
+        raise KeyError("a defect")
+    if _DO.value == "wait":
+        try:
+            print("waiting", flush=True)
+            time.sleep(60)
+        finally:
+            print("cleaned up", flush=True)
+    print("working")
+    return {"total": 7, "name": "Wörter"}
+
+
+def run():
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()
+'''
+
+
+@pytest.fixture
+def program(tmp_path, repository):
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+
+    def start(*arguments, script="program.py", **options):
+        return subprocess.Popen(
+            [sys.executable, str(tmp_path / script), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PYTHONPATH": f"{repository}:{tmp_path}", "PYTHONUTF8": "1"},
+            **options,
+        )
+
+    return start
+
+
+def outcome(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_summary_is_the_last_line_where_asked(program):
+    code, out, _ = outcome(program("--json"))
+    assert code == 0
+    first, last = out.splitlines()
+    assert first == "working"
+    assert json.loads(last) == {"total": 7, "name": "Wörter"}
+
+
+def test_summary_is_not_printed_unasked(program):
+    assert outcome(program()) == (0, "working\n", "")
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("value", "`depth` must be at least 1. Received: depth=0."),
+        ("file", "No such file or directory: /no/such/file"),
+        ("full", "[Errno 28] No space left on device"),
+    ],
+)
+def test_bad_input_ends_in_one_line_and_exit_code_one(program, what, line):
+    assert outcome(program(f"--do={what}")) == (1, "", f"program.py: {line}\n")
+
+
+def test_defect_keeps_its_traceback(program):
+    code, _, err = outcome(program("--do=bug"))
+    assert code != 0
+    assert "Traceback" in err and "KeyError: 'a defect'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--do=dance"], "flag --do=dance: value should be one of <sum|value|"),
+        (["--jsno"], "Unknown command line flag 'jsno'. Did you mean: json ? (see"),
+        (["sum"], "unexpected argument 'sum'; flags begin with --."),
+    ],
+)
+def test_wrong_flag_ends_in_one_line(program, arguments, message):
+    code, out, err = outcome(program(*arguments))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"program.py: {message}")
+    assert err.count("\n") == 1
+
+
+def test_flagfile_is_read(program, tmp_path):
+    (tmp_path / "flags").write_text("--do=value\n")
+    code, _, err = outcome(program(f"--flagfile={tmp_path / 'flags'}"))
+    assert code == 1 and "`depth`" in err
+
+
+def test_help_shows_the_program_and_its_flags(program):
+    code, out, _ = outcome(program("--help"))
+    assert code == 0
+    assert "Does what its flag says." in out
+    assert "--do:" in out and "json: Print a summary" in out
+
+
+def test_help_is_the_same_from_a_console_script(program, tmp_path):
+    (tmp_path / "kt-program").write_text("import program\nprogram.run()\n")
+    code, out, _ = outcome(program("--help", script="kt-program"))
+    assert code == 0
+    assert "Does what its flag says." in out
+    assert "--do:" in out and "json: Print a summary" in out
+
+
+def test_sigterm_lets_the_program_clean_up(program):
+    process = program("--do=wait")
+    assert process.stdout.readline() == "waiting\n"
+    process.terminate()
+    code, out, err = outcome(process)
+    assert (code, out, err) == (128 + 15, "cleaned up\n", "")
+
+
+def test_interrupt_lets_the_program_clean_up(program):
+    process = program("--do=wait")
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(2)
+    assert outcome(process) == (128 + 2, "cleaned up\n", "")
