@@ -1,4 +1,4 @@
-"""Frozen configurations that check themselves; their defaults are the paper's base model.
+"""Frozen configurations that check themselves; the defaults are the paper's base.
 
 Sections and tables are those of "Attention Is All You Need" (arXiv 1706.03762v7).
 """
@@ -27,8 +27,8 @@ class ModelConfig:
     """The architecture of §3. `ModelConfig()` is the base model of Table 3.
 
     Raises:
-        ValueError: If a size is below 1, a rate outside [0, 1), a choice unknown, or the
-            sizes do not fit each other; the message names the field.
+        ValueError: If a size is below 1, a rate outside [0, 1), a choice unknown, or
+            the sizes do not fit each other; the message names the field.
     """
 
     # Words of the vocabulary; source and target share it (§5.1: about 37,000).
@@ -53,8 +53,8 @@ class ModelConfig:
     attention_dropout_rate: float = 0.0
     # On the hidden activation of the feed-forward network; the paper has none.
     ffn_dropout_rate: float = 0.0
-    # "post": LayerNorm(x + Sublayer(x)), the paper's; "pre": x + Sublayer(LayerNorm(x)),
-    # with one more LayerNorm after each stack.
+    # "post": LayerNorm(x + Sublayer(x)), the paper's; "pre":
+    # x + Sublayer(LayerNorm(x)), with one more LayerNorm after each stack.
     norm_placement: str = "post"
     layer_norm_epsilon: float = 1e-6
     # Bias in the four projections of multi-head attention (§3.2.2 has none).
@@ -128,7 +128,7 @@ class ModelConfig:
                 )
         if self.pad_id == self.eos_id:
             raise ValueError(
-                "`pad_id` and `eos_id` must differ, or the end of a sentence is masked. "
+                "`pad_id` and `eos_id` must differ: the end of a sentence is no padding. "
                 f"Received: pad_id={self.pad_id}, eos_id={self.eos_id}."
             )
 
@@ -163,7 +163,7 @@ class TrainingConfig:
     tokens_per_batch: int = 25_000
     # Pieces that a batch is cut into; their gradients are added before the one update.
     accumulate_steps: int = 1
-    # Pairs with more tokens than this on a side, EOS included, are left out of training.
+    # Pairs with more tokens than this on a side, EOS included, are left out.
     max_length: int = 256
     # Factor on the schedule of Eq. 3.
     learning_rate_scale: float = 1.0
@@ -217,8 +217,8 @@ class DecodingConfig:
     extra_decode_length: int = 50
     # Sources are cut at the end to this many tokens, EOS included.
     max_input_length: int = 512
-    # End a hypothesis that reaches the output limit with EOS, scored as such, instead of
-    # leaving it open.
+    # End a hypothesis that reaches the output limit with EOS, scored as such, instead
+    # of leaving it open.
     force_eos: bool = False
 
     def __post_init__(self):

@@ -19,7 +19,8 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
         data: The whole content; text is written as UTF-8.
 
     Raises:
-        OSError: If the disk is full or the folder cannot be written; the old file stays.
+        OSError: If the disk is full or the folder cannot be written; the old file
+            stays.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,14 +76,16 @@ def _swap_in(aside: pathlib.Path, path: pathlib.Path) -> None:
         return
     # A folder cannot be renamed over a full one: step the old one out of the way first.
     old = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    os.rename(path, old / path.name)
+    kept = old / path.name
     try:
+        os.rename(path, kept)
         os.rename(aside, path)
     except BaseException:
-        os.rename(old / path.name, path)
+        if kept.exists():
+            os.rename(kept, path)  # where this fails too, the old one stays in `kept`
+        old.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _umask() -> int:

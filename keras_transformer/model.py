@@ -30,7 +30,8 @@ class Transformer(TokenTrainer):
         config: The architecture; its defaults are the paper's base model.
 
     Call arguments:
-        source_tokens: int32 `[batch, source_length]`, each row ended by EOS, then padding.
+        source_tokens: int32 `[batch, source_length]`, each row ended by EOS, then
+            padding.
         decoder_inputs: int32 `[batch, target_length]`: the target shifted right, BOS
             first (`shift_right` makes it from the target).
         training: Whether dropout is active.

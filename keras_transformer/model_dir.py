@@ -24,6 +24,7 @@ from keras_transformer.training.checkpoints import (
     CheckpointFolder,
     restore,
 )
+from keras_transformer.translator import Translator
 
 FORMAT_VERSION = 1
 
@@ -158,6 +159,28 @@ class ModelDir:
         model = Transformer(config.model, dtype=precision or config.precision)
         restore(chosen, model=model)
         return model
+
+    def load_translator(
+        self,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        num_best: int = 1,
+        **decoding: Any,
+    ) -> Translator:
+        """Load model and tokenizer, ready to translate.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: As of `load_model`.
+            num_best: Hypotheses to return for each source.
+            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+        """
+        config = self.read_config()
+        given = {name: value for name, value in decoding.items() if value is not None}
+        model = self.load_model(checkpoint, precision)
+        return Translator(
+            model, self.load_tokenizer(), config.decoding, num_best=num_best, **given
+        )
 
     def save_model(self, model: Transformer) -> None:
         """Write `model.keras`, for `keras.saving.load_model`."""

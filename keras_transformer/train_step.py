@@ -100,7 +100,9 @@ class TokenTrainer(keras.Model):
         source, target = _pair(data)
         tokens = _sum_over_replicas(self._count_tokens(target))
         gradients, sums = self._batch_gradients(source, target, tokens)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+        self.optimizer.apply_gradients(
+            zip(gradients, self.trainable_variables, strict=True)
+        )
         return self._report(_sum_over_replicas(sums), tokens)
 
     def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
@@ -176,7 +178,7 @@ class TokenTrainer(keras.Model):
 
     def _report(self, sums, tokens):
         loss, nll, right = [total / ops.maximum(tokens, 1.0) for total in sums]
-        for metric, value in zip(self._means, (loss, nll, nll, right)):
+        for metric, value in zip(self._means, (loss, nll, nll, right), strict=True):
             metric.update_state(value, sample_weight=tokens)
         return {metric.name: metric.result() for metric in self._means}
 
@@ -225,7 +227,7 @@ def _piece_of_batch(tensors, piece, pieces):
 def _add(total, more):
     if total is None:
         return more
-    return [left + right for left, right in zip(total, more)]
+    return [left + right for left, right in zip(total, more, strict=True)]
 
 
 def _sum_over_replicas(values):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -88,15 +88,7 @@ class Translator(tf.Module):
             texts: One source each.
             batch_size: Sources translated at once.
         """
-        check_at_least("batch_size", batch_size, 1)
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        translations: list[Translation | None] = [None] * len(texts)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            batch = tf.constant([texts[row] for row in rows], tf.string)
-            for row, translation in zip(rows, _unpack(self.translate_batch(batch))):
-                translations[row] = translation
-        return translations
+        return translate_in_batches(texts, batch_size, self.translate_batch)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def translate_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -217,6 +209,31 @@ def fit_positions(decoding: DecodingConfig, model: Transformer) -> DecodingConfi
     return dataclasses.replace(decoding, max_input_length=limit)
 
 
+def translate_in_batches(
+    texts: Sequence[str],
+    batch_size: int,
+    translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+) -> list[Translation]:
+    """Translate texts in batches of about equal length, and return them in order.
+
+    Args:
+        texts: One source each.
+        batch_size: Sources translated at once.
+        translate_batch: Takes and returns what `Translator.translate_batch` does.
+
+    Raises:
+        ValueError: If `batch_size` is below 1.
+    """
+    check_at_least("batch_size", batch_size, 1)
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    translations: dict[int, Translation] = {}
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        batch = translate_batch(tf.constant([texts[row] for row in rows], tf.string))
+        translations.update(zip(rows, _unpack(batch), strict=True))
+    return [translations[row] for row in range(len(texts))]
+
+
 def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:
     """Turn tensors of one batch into Python values."""
     texts = [[text.decode() for text in row] for row in batch["translations"].numpy()]
@@ -224,5 +241,5 @@ def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:
     truncated = batch["truncated"].numpy().tolist()
     return [
         Translation(row[0], row_scores[0], cut, tuple(map(Hypothesis, row, row_scores)))
-        for row, row_scores, cut in zip(texts, scores, truncated)
+        for row, row_scores, cut in zip(texts, scores, truncated, strict=True)
     ]

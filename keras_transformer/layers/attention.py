@@ -95,9 +95,12 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        sizes = dict(
-            d_model=d_model, num_heads=num_heads, key_dim=key_dim, value_dim=value_dim
-        )
+        sizes = {
+            "d_model": d_model,
+            "num_heads": num_heads,
+            "key_dim": key_dim,
+            "value_dim": value_dim,
+        }
         for name, size in sizes.items():
             config_lib.check_at_least(name, size, 1)
         config_lib.check_rate("dropout_rate", dropout_rate)

@@ -22,7 +22,8 @@ class DecoderLayer(ConfiguredLayer):
     Call arguments:
         inputs: float `[batch, target_length, d_model]`.
         encoder_output: float `[batch, source_length, d_model]`.
-        self_attention_mask: bool, broadcasts to `[batch, target_length, target_length]`.
+        self_attention_mask: bool, broadcasts to
+            `[batch, target_length, target_length]`.
         cross_attention_mask: bool, broadcasts to
             `[batch, target_length, source_length]`.
 
@@ -91,7 +92,9 @@ class DecoderLayer(ConfiguredLayer):
         """
         query = self.self_attention_residual.sublayer_input(inputs)
         new = self.self_attention.project_source(query)
-        cache = tuple(_write(old, step, part) for old, part in zip(cache, new))
+        cache = tuple(
+            _write(old, step, part) for old, part in zip(cache, new, strict=True)
+        )
         num_seen = ops.shape(ancestry)[2]
         outputs, *_ = self._sublayers(
             inputs,
@@ -216,7 +219,9 @@ class Decoder(ConfiguredLayer):
             float `[batch, beam, d_model]`, and the cache with this step in it.
         """
         x, new_cache = inputs, []
-        for layer, own_memory, own_cache in zip(self.layers, memory, cache):
+        for layer, own_memory, own_cache in zip(
+            self.layers, memory, cache, strict=True
+        ):
             x, layer_cache = layer.step(
                 x, step, ancestry, own_memory, memory_mask, own_cache
             )
@@ -232,7 +237,7 @@ def _write(cache: Tensor, step: Tensor, update: Tensor) -> Tensor:
 
 
 def _flatten_steps(cache: Tensor) -> Tensor:
-    """Join steps and slots: `[batch, step, slot, ...]` -> `[batch, step * slot, ...]`."""
+    """Turn `[batch, step, slot, ...]` into `[batch, step * slot, ...]`."""
     batch, steps, slots, *rest = ops.shape(cache)
     return ops.reshape(cache, (batch, steps * slots, *rest))
 

@@ -98,9 +98,9 @@ def train_wordpiece(
             smaller than their characters need. The message says the bound.
 
     Differs from the paper: the pieces are the merges of SentencePiece's BPE trainer
-    within units, not those that raise the likelihood most; the search for these in
-    tensorflow-text's trainer takes minutes for 30,000 different words and hours for a
-    corpus as large as the paper's.
+    within units, not those that raise the likelihood most. tensorflow-text's trainer,
+    which keras_nlp offers, took over two minutes for 29,000 different words (Multi30k,
+    8,000 pieces) where this one takes seconds, and may miss the size by 5 %.
     """
     config.check_at_least("vocab_size", vocab_size, 1)
     training_text.check_coverage(character_coverage)

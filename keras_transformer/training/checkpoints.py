@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -148,9 +149,9 @@ def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:
     sums = [np.zeros(weight.shape, np.float32) for weight in model.trainable_weights]
     for checkpoint in checkpoints:
         restore(checkpoint, model=model)
-        for total, weight in zip(sums, model.trainable_weights):
+        for total, weight in zip(sums, model.trainable_weights, strict=True):
             total += weight.numpy()
-    for total, weight in zip(sums, model.trainable_weights):
+    for total, weight in zip(sums, model.trainable_weights, strict=True):
         weight.assign(total / len(checkpoints))
 
 
@@ -171,7 +172,7 @@ def choose_for_averaging(
     chosen = list(checkpoints)[-last:]
     if not chosen:
         raise ValueError("There are no checkpoints to average.")
-    for earlier, later in zip(chosen, chosen[1:]):
+    for earlier, later in itertools.pairwise(chosen):
         if later.step - earlier.step < min_steps_apart:
             raise ValueError(
                 f"{earlier.path.name} and {later.path.name} are "

@@ -12,7 +12,7 @@ import keras
 import sacrebleu
 import tensorflow as tf
 
-from keras_transformer import data, tokenization
+from keras_transformer import data, text_files, tokenization
 from keras_transformer.config import check_at_least, check_choice
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
@@ -352,8 +352,12 @@ def make_evaluation(
         tokens_per_batch=max(config.training.tokens_per_batch, max(corpus.lengths)),
         rows_multiple=model.distribute_strategy.num_replicas_in_sync,
     )
-    sources = read_lines(data_dir, "valid.source")[: options.bleu_sentences]
-    references = read_lines(data_dir, "valid.target")[: options.bleu_sentences]
+    sources = text_files.read_lines(f"{data_dir}/valid.source")[
+        : options.bleu_sentences
+    ]
+    references = text_files.read_lines(f"{data_dir}/valid.target")[
+        : options.bleu_sentences
+    ]
     translator = Translator(model, tokenizer, config.decoding)
 
     def evaluate():
@@ -366,12 +370,6 @@ def make_evaluation(
         return metrics
 
     return evaluate
-
-
-def read_lines(data_dir: str, name: str) -> list[str]:
-    """Read raw text beside an encoded corpus, one sentence a line."""
-    with open(f"{data_dir}/{name}", encoding="utf-8", newline="\n") as file:
-        return [line.removesuffix("\n") for line in file]
 
 
 def batch_tokens(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> int:

@@ -186,10 +186,10 @@ def test_ladder_has_few_rungs_where_more_would_only_leave_pairs_over():
 def test_large_corpus_is_planned_in_seconds():
     """Resuming at step 50,000 replays nothing: 4.5 million pairs as in §5.1."""
     lengths = np.random.default_rng(0).gamma(3, 9, 4_500_000).astype(np.int32) + 2
-    began = time.monotonic()
+    began = time.process_time()
     plan = BatchPlan(lengths, tokens_per_batch=25_000, max_length=256, rows_multiple=8)
     batch = plan.batch(50_000)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert len(batch.rows) % 8 == 0
 
 

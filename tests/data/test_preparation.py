@@ -149,10 +149,10 @@ def test_line_of_100_000_characters_is_dropped_before_it_is_tokenized(tmp_path):
             assert max(map(len, texts)) < 100_000
             return super().encode(texts)
 
-    began = time.monotonic()
+    began = time.process_time()
     train = [*TRAIN, ("a " * 50_000, "x"), ("a", "x" * 100_000)]
     split = prepared(tmp_path, tokenizer=NoLongText, train=train).splits["train"]
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert (split.pairs, split.dropped["too_long"]) == (3, 2)
 
 

@@ -70,7 +70,7 @@ def split_of_key(key: str) -> str:
 class Number:
     """An integer from 0 to 1,000,000, in digits or in words.
 
-    Whole prices, years, page, room, line and platform numbers are numbers too, so a
+    Whole prices, years, page, line and platform numbers are numbers too, so a
     number held out in one of these roles is held out in all.
     """
 
@@ -241,7 +241,6 @@ NUMBER_SLOTS = {
     "degrees": (range(2, 40),),
     "line": (range(2, 100),),
     "platform": (range(2, 40),),
-    "room": (range(101, 1000),),
     "page": (range(11, 500),),
     "distance": (range(101, 1000),),
     "hundreds": (range(101, 1000),),

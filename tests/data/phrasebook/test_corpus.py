@@ -3,11 +3,8 @@
 import collections
 import hashlib
 import itertools
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -25,14 +22,6 @@ MONTHS = "|".join(name for row in values.MONTHS for name in row[:2])
 NUMERALS = re.compile(
     rf"\d+:\d\d|€?\d+[.,]\d\d(?!\d)|\d+\.? (?:{MONTHS})|\d+(?:[.,]\d{{3}})*"
 )
-
-PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from keras_transformer.data import phrasebook
-for pair in phrasebook.generate("train", 211, seed=3):
-    sys.stdout.buffer.write("\\t".join(pair).encode() + b"\\n")
-"""
 
 
 def pairs_text(splits) -> bytes:
@@ -71,14 +60,13 @@ def test_the_default_corpus_is_always_the_same(default_corpus):
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
-def test_pairs_do_not_depend_on_pythons_hash_seed(repository, hash_seed):
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(repository)],
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    lines = ended.stdout.decode("utf-8").splitlines()
+def test_pairs_do_not_depend_on_pythons_hash_seed(run_apart, hash_seed):
+    program = """
+from keras_transformer.data import phrasebook
+for pair in phrasebook.generate("train", 211, seed=3):
+    print(*pair, sep="\\t")
+"""
+    lines = run_apart(program, PYTHONHASHSEED=hash_seed).splitlines()
     expected = phrasebook.generate("train", 211, seed=3)
     assert lines == ["\t".join(pair) for pair in expected]
 
@@ -225,14 +213,15 @@ def test_words_are_runs_of_letters_digits_and_number_parts():
     assert german == ["Die", "U", "Bahn", "hat", "ein", "und", "zwanzig", "Minuten"]
 
 
-def test_held_out_sizes_can_be_chosen():
-    assert len(list(phrasebook.generate("test", 53))) == 53
+def test_generate_gives_the_pairs_of_build(default_corpus):
+    pairs = list(phrasebook.generate("test", 53))
+    assert pairs == [example.pair for example in default_corpus["test"][:53]]
 
 
 def test_an_unknown_split_is_refused():
     message = r"`split` must be one of 'train', 'validation', 'test'\. Received: 'valid"
     with pytest.raises(ValueError, match=message):
-        list(phrasebook.generate("valid", 3))
+        phrasebook.generate("valid", 3)
     with pytest.raises(ValueError, match=message):
         phrasebook.build({"valid": 3})
 
@@ -242,10 +231,29 @@ def test_a_negative_size_is_refused():
         phrasebook.build({"test": -1})
 
 
-def test_more_than_the_grammar_offers_is_refused(monkeypatch):
-    """With one pattern of one clock time there are at most 144 sentences."""
+def test_a_size_that_is_no_integer_is_refused():
+    with pytest.raises(TypeError, match=r"`train_size` must be an integer\. Received"):
+        phrasebook.generate("train", 2.5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "remedy"),
+    [
+        ({}, "no more sentences. Received: train_size=24000."),
+        ({"train": 3}, "a larger `train_size` helps. Received: validation_size=500."),
+    ],
+)
+def test_more_than_the_grammar_offers_is_refused(monkeypatch, sizes, remedy):
+    """One pattern of one clock time has at most 144 sentences."""
     pattern = next(p for p in phrasebook.patterns() if p.name == "clock.now")
     monkeypatch.setattr(corpus.templates, "ALL", (pattern,))
-    message = r"`train_size` must be at most 1?\d\d, the number .* train_size=24000"
-    with pytest.raises(ValueError, match=message):
-        phrasebook.build()
+    with pytest.raises(
+        ValueError, match=r"_size` must be at most \d+: the gr"
+    ) as error:
+        phrasebook.build(sizes)
+    assert str(error.value).endswith(remedy)
+
+
+def test_a_training_split_without_the_words_of_the_others_is_refused():
+    with pytest.raises(ValueError, match="a larger `train_size` helps"):
+        phrasebook.build({"train": 2})

@@ -35,9 +35,9 @@ GOLDEN = {
     ),
     "the verb ends an ob-clause": (
         "direction.whether",
-        {"place": "bank", "relation": "next to", "place2": "station"},
-        "I do not know whether the bank is next to the station.",
-        "Ich weiß nicht, ob die Bank neben dem Bahnhof ist.",
+        {"place": "church", "relation": "next to", "place2": "station"},
+        "I do not know whether the church is next to the station.",
+        "Ich weiß nicht, ob die Kirche neben dem Bahnhof ist.",
     ),
     "the auxiliary ends a weil-clause": (
         "thing.because",

@@ -1,0 +1,113 @@
+"""Translate text, one sentence a line, with a trained or an exported model.
+
+    echo "A man rides a bicycle." | python bin/translate.py --model_dir=runs/multi30k
+
+    python bin/translate.py --saved_model=runs/multi30k_export/1 \
+        --input=test.en --output=test.de
+
+Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
+from 0, the score and the translation, separated by tabs.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import programs
+
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    None,
+    "averaged, best, latest, or the path of a checkpoint; default: the first of these "
+    "that exists.",
+)
+_SAVED_MODEL = flags.DEFINE_string(
+    "saved_model",
+    None,
+    "An exported model, EXPORT_DIR/VERSION, instead of a model_dir.",
+)
+_INPUT = flags.DEFINE_string(
+    "input", None, "Text file, one sentence a line; .gz too; default: standard input."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
+_BEAM_SIZE = flags.DEFINE_integer(
+    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
+)
+_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
+    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
+)
+_NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best first.")
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 64, "Sentences translated at once.", lower_bound=1
+)
+
+
+def main() -> dict:
+    """Translate and return the JSON summary."""
+    if (_MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    from keras_transformer import text_files
+
+    lines = text_files.read_lines(_INPUT.value)
+    translations = _translate(lines)
+    text_files.write_lines(_OUTPUT.value, list(_format(translations)))
+    return {
+        "lines": len(lines),
+        "truncated": sum(translation.truncated for translation in translations),
+    }
+
+
+def _translate(lines):
+    if _SAVED_MODEL.value is None:
+        return _load_translator().translate(lines, _BATCH_SIZE.value)
+    fixed = (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, _NBEST, _CHECKPOINT)
+    for flag in fixed:
+        if flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
+    from keras_transformer import exported
+
+    return exported.translate(_SAVED_MODEL.value, lines, _BATCH_SIZE.value)
+
+
+def _load_translator():
+    from keras_transformer.model_dir import ModelDir
+
+    return ModelDir(_MODEL_DIR.value).load_translator(
+        _CHECKPOINT.value,
+        num_best=_NBEST.value or 1,
+        beam_size=_BEAM_SIZE.value,
+        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+    )
+
+
+def _format(translations):
+    for number, translation in enumerate(translations):
+        if _NBEST.value is None:
+            yield _one_line(translation.text)
+            continue
+        for text, score in translation.nbest:
+            yield f"{number}\t{score:.6f}\t{_one_line(text)}"
+
+
+def _one_line(text: str) -> str:
+    """Keep the output aligned with the input, whatever a model spells."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

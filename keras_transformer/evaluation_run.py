@@ -1,0 +1,45 @@
+"""Translating a test set with a trained model and measuring its perplexity."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.evaluation.perplexity import reference_perplexity
+from keras_transformer.model_dir import ModelDir
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+
+
+def translate_and_measure(
+    model_dir: str | os.PathLike,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    checkpoint: str | None = None,
+    batch_size: int = 64,
+    **decoding: Any,
+) -> tuple[list[str], str, float]:
+    """Translate sources by beam search and measure how likely the references are.
+
+    Args:
+        model_dir: A trained model.
+        sources: One text each.
+        references: What each should become.
+        checkpoint: Which weights; see `ModelDir.choose`.
+        batch_size: Sources translated at once.
+        **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+
+    Returns:
+        The translations, the target language's code, and the perplexity per subword.
+    """
+    place = ModelDir(model_dir)
+    translator = place.load_translator(checkpoint, **decoding)
+    hypotheses = [
+        translation.text.replace("\r", " ").replace("\n", " ")
+        for translation in translator.translate(sources, batch_size)
+    ]
+    model = translator.model
+    model.compile(loss=LabelSmoothedCrossEntropy())
+    perplexity = reference_perplexity(model, translator.tokenizer, sources, references)
+    return hypotheses, place.read_config().target_language, perplexity
