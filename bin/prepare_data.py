@@ -23,7 +23,7 @@ import functools
 import pathlib
 import sys
 
-from absl import flags, logging
+from absl import flags
 
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
@@ -105,8 +105,6 @@ def main() -> dict:
     """Prepare the folder, print the report and return it as the JSON summary."""
     if _DATA_DIR.value is None:
         raise ValueError("--data_dir is needed: the folder to make.")
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # TFDS tells of each file it reads
     prepared = data.prepare(
         _open_source(),
         _DATA_DIR.value,

@@ -93,6 +93,7 @@ _PRESET_FLAGS = {
     "training": preset_flags.define(TrainingConfig),
     "decoding": preset_flags.define(DecodingConfig),
 }
+flags.adopt_module_key_flags(preset_flags)
 
 
 def main() -> dict:

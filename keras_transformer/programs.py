@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import app, flags
+from absl import logging as absl_logging
 
 # TensorFlow prints notices of its own to the stream that carries our errors.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -37,12 +37,14 @@ def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
             _fail(
                 program, f"unexpected argument {arguments[1]!r}; flags begin with --."
             )
-        # Absl would print what TensorFlow says of its inner workings.
-        logging.getLogger("tensorflow").setLevel(logging.WARNING)
+        if not flags.FLAGS["verbosity"].present:
+            # Absl would print what TensorFlow says of its inner workings.
+            absl_logging.set_verbosity(absl_logging.WARNING)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
             summary = main()
         except INPUT_ERRORS as error:
+            absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
             _fail(program, _one_line(error))
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
@@ -77,6 +79,6 @@ def _show_help_of(module: Any) -> None:
     """Let --help show the flags of `module`, also when a console script runs it."""
     main_module = sys.modules["__main__"]
     main_module.__doc__ = module.__doc__
-    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
+    for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["json"])

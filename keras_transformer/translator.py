@@ -107,8 +107,9 @@ class Translator(tf.Module):
         tokens, truncated = self._source_tokens(text)
         result = self.search(tokens)
         best = result.tokens[:, : self.num_best]
-        flat = tf.reshape(best, (-1, tf.shape(best)[2]))
-        texts = tf.reshape(self.tokenizer.detokenize(flat), tf.shape(best)[:2])
+        batch, num_best, length = tf.unstack(tf.shape(best))
+        flat = tf.reshape(best, (batch * num_best, length))
+        texts = tf.reshape(self.tokenizer.detokenize(flat), (batch, num_best))
         has_words = self._lengths(tokens) > 1
         return {
             "translations": texts,

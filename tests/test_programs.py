@@ -93,6 +93,13 @@ def test_bad_input_ends_in_one_line_and_exit_code_one(program, what, line):
     assert outcome(program(f"--do={what}")) == (1, "", f"program.py: {line}\n")
 
 
+def test_where_bad_input_was_found_is_shown_where_asked(program):
+    code, _, err = outcome(program("--do=value", "--verbosity=1"))
+    assert code == 1
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("program.py: `depth` must be")
+
+
 def test_defect_keeps_its_traceback(program):
     code, _, err = outcome(program("--do=bug"))
     assert code != 0

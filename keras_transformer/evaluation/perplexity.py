@@ -33,11 +33,7 @@ def reference_perplexity(
     Raises:
         ValueError: If no pair is left.
     """
-    rows = [
-        _with_eos(tokenizer, tokenizer.encode(list(texts)))
-        for texts in (sources, references)
-    ]
-    lengths = np.array([max(map(len, pair)) for pair in zip(*rows, strict=True)])
+    lengths = np.maximum(*(_lengths(tokenizer, side) for side in (sources, references)))
     kept = np.flatnonzero(lengths <= max_length)
     if not len(kept):
         raise ValueError(
@@ -49,20 +45,19 @@ def reference_perplexity(
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for start in range(0, len(order), _ROWS):
             picked = order[start : start + _ROWS]
-            yield tuple(_padded(side, picked, model.config.pad_id) for side in rows)
+            yield tuple(
+                tokenizer.encode_rows([side[index] for index in picked])
+                for side in (sources, references)
+            )
 
     spec = tf.TensorSpec([None, None], tf.int32)
     dataset = tf.data.Dataset.from_generator(batches, output_signature=(spec, spec))
+    dataset = dataset.apply(
+        tf.data.experimental.assert_cardinality(-(-len(order) // _ROWS))
+    )
     return float(model.evaluate(dataset, return_dict=True, verbose=0)["perplexity"])
 
 
-def _with_eos(tokenizer, encoded):
-    return [np.append(tokens, tokenizer.eos_id).astype(np.int32) for tokens in encoded]
-
-
-def _padded(rows, picked, pad_id):
-    length = max(len(rows[index]) for index in picked)
-    padded = np.full((len(picked), length), pad_id, np.int32)
-    for place, index in enumerate(picked):
-        padded[place, : len(rows[index])] = rows[index]
-    return padded
+def _lengths(tokenizer, texts):
+    """int `[len(texts)]`, tokens of each text, EOS counted."""
+    return np.array([len(tokens) + 1 for tokens in tokenizer.encode(list(texts))])

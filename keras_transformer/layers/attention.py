@@ -50,7 +50,11 @@ def scaled_dot_product_attention(
     if attention_mask is not None:
         keep = ops.expand_dims(attention_mask, 1)  # [B, 1, T, S]
         logits = ops.where(keep, logits, MASKED_LOGIT)
-    weights = ops.cast(ops.softmax(logits, axis=-1), query.dtype)
+    if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
+        weights = ops.ones_like(logits)
+    else:
+        weights = ops.softmax(logits, axis=-1)
+    weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
     return ops.einsum("BHTS,BSHV->BTHV", dropped, value), weights
 

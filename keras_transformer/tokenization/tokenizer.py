@@ -131,6 +131,15 @@ class Tokenizer(tf.Module):
             encoded.extend(np.split(tokens.flat_values.numpy(), splits))
         return encoded
 
+    def encode_rows(self, texts: Sequence[str]) -> np.ndarray:
+        """Split texts into the rows that a model trains on.
+
+        Returns:
+            int32 `[len(texts), longest]`: the ids of a text, `eos_id`, then `pad_id`.
+        """
+        ended = [np.append(tokens, self.eos_id) for tokens in self.encode(texts)]
+        return _padded(ended, self.pad_id)
+
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Join ids into texts, on the host; the same text as `detokenize`.
 

@@ -1,0 +1,158 @@
+"""The main job through the programs, on digits that are to be copied."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def run(repository, *arguments, status=0, stdin=None):
+    """Run a program of the checkout; return its standard output."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    result = subprocess.run(
+        [sys.executable, str(repository / arguments[0]), *map(str, arguments[1:])],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert result.returncode == status, result.stderr[-3000:]
+    return result.stdout if status == 0 else result.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Lines of 1 to 5 digits, as source and as target."""
+    folder = tmp_path_factory.mktemp("copy")
+    draw = random.Random(5)
+    for split, count in (("train", 3000), ("valid", 23), ("test", 29)):
+        lines = [
+            " ".join(draw.choices("0123456789", k=draw.randint(1, 5)))
+            for _ in range(count)
+        ]
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(repository, folder):
+    """A prepared corpus and a run trained under MirroredStrategy."""
+    texts = [
+        f"--{split}_{side}={folder}/{split}.txt"
+        for split in ("train", "valid", "test")
+        for side in ("source", "target")
+    ]
+    data, model = folder / "data", folder / "model"
+    run(
+        repository,
+        "bin/prepare_data.py",
+        f"--data_dir={data}",
+        "--vocab_size=280",
+        *texts,
+    )
+    out = run(
+        repository,
+        "bin/train.py",
+        "--preset=tiny",
+        f"--data_dir={data}",
+        f"--model_dir={model}",
+        "--distribution=mirrored",
+        "--num_replicas=2",
+        "--num_layers=1",
+        "--d_model=32",
+        "--d_ff=64",
+        "--dropout_rate=0",
+        "--label_smoothing=0",
+        "--tokens_per_batch=800",
+        "--max_length=50",
+        "--train_steps=300",
+        "--warmup_steps=80",
+        "--learning_rate_scale=1",
+        "--checkpoint_every_steps=20",
+        "--evaluate_every_steps=300",
+        "--bleu_sentences=23",
+        "--keep_checkpoints=5",
+        "--average_last=3",
+        "--json",
+    )
+    return data, model, json.loads(out.splitlines()[-1])
+
+
+def test_training_leaves_what_later_programs_need(trained):
+    data, model, summary = trained
+    assert summary["steps"] == 300
+    kept = sorted(path.name for path in (model / "checkpoints").iterdir())
+    assert kept == [f"step-{step:08d}" for step in (220, 240, 260, 280, 300)]
+    for name in ("config.json", "tokenizer", "best", "logs", "model.keras"):
+        assert (model / name).exists()
+
+
+def test_average_evaluate_translate_and_export(repository, folder, trained):
+    """The model copies; the export, alone and moved, says the same as the model."""
+    data, model, _ = trained
+    average = run(
+        repository, "bin/average_checkpoints.py", f"--model_dir={model}", "--json"
+    )
+    assert json.loads(average.splitlines()[-1])["steps"] == [260, 280, 300]
+
+    report = folder / "report.json"
+    run(
+        repository,
+        "bin/evaluate.py",
+        f"--model_dir={model}",
+        f"--data_dir={data}",
+        f"--report={report}",
+        f"--output={folder}/evaluated.txt",
+    )
+    scores = json.loads(report.read_text())
+    assert scores["exact_match"] > 90
+    assert 1 <= scores["perplexity"] < 1.2
+    assert scores["num_sentences"] == 29
+    assert "tok:13a" in scores["signature"]
+
+    test = folder / "test.txt"
+    out = run(repository, "bin/translate.py", f"--model_dir={model}", f"--input={test}")
+    assert out == (folder / "evaluated.txt").read_text()
+
+    run(
+        repository,
+        "export/export_saved_model.py",
+        f"--model_dir={model}",
+        f"--export_dir={folder}/export",
+    )
+    shutil.move(folder / "export" / "1", folder / "moved")
+    shutil.move(model, folder / "away")
+    served = run(
+        repository,
+        "bin/translate.py",
+        f"--saved_model={folder}/moved",
+        stdin=test.read_text(),
+    )
+    shutil.move(folder / "away", model)
+    assert served == out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bin/train.py", "--preset=bse"], "Did you mean 'base'?"),
+        (["bin/train.py", "--num_heads=7"], "`num_heads` must divide `d_model`"),
+        (["bin/translate.py", "--model_dir=absent"], "No model in absent"),
+        (["bin/evaluate.py"], "--model_dir is needed"),
+    ],
+)
+def test_bad_input_ends_in_one_line(repository, tmp_path, arguments, message):
+    program, *flags = arguments
+    if program == "bin/train.py":
+        flags += [f"--data_dir={tmp_path}", f"--model_dir={tmp_path}/model"]
+    stdin = "a\n" if program == "bin/translate.py" else None
+    error = run(repository, program, *flags, status=1, stdin=stdin)
+    assert message in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,34 @@
+"""The README's own example, run as it stands."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.slow
+def test_the_python_example_trains_and_translates(repository, tmp_path):
+    """What a reader pastes into a file prints the translation it was trained on."""
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "example.py").write_text(example, encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, tmp_path / "example.py"],
+        env={"PYTHONPATH": str(repository), "PATH": "", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.splitlines()[-1] == "eins zwei"
+    assert example.count("\n") <= 12
+
+
+def test_every_file_of_the_section_map_exists(repository):
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## From the paper to the code")[1].split("\n## ")[0]
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", section)
+    assert len(named) > 15
+    for name in set(named) - {"keras_transformer/"}:
+        assert (repository / "keras_transformer" / name).exists(), name

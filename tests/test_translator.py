@@ -1,0 +1,212 @@
+"""Text to text, and the SavedModel that does the same."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import exported, tokenization
+from keras_transformer.config import DecodingConfig, ModelConfig
+from keras_transformer.model import Transformer
+from keras_transformer.translator import Translator
+
+LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
+MIXED = ["one two three", "", "A dog", "   ", "2, 3, 5, 7 " * 9, "\u00e9\U0001f600"]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """An untrained model of distinct sizes and its tokenizer."""
+    keras.utils.set_random_seed(3)
+    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
+    )
+    return Transformer(config), tokenizer
+
+
+def make(parts, **options):
+    return Translator(*parts, extra_decode_length=5, **options)
+
+
+def test_translations_come_back_in_the_order_of_the_sources(parts):
+    """Sorting into batches by length must not show."""
+    translator = make(parts)
+    together = translator.translate(MIXED, batch_size=2)
+    single = [translator.translate([text])[0] for text in MIXED]
+    assert [t.text for t in together] == [t.text for t in single]
+    np.testing.assert_allclose(
+        [t.score for t in together], [t.score for t in single], atol=1e-5
+    )
+
+
+def test_a_source_without_words_becomes_nothing(parts):
+    translation = make(parts).translate(["  "])[0]
+    assert (translation.text, translation.score, translation.truncated) == (
+        "",
+        0.0,
+        False,
+    )
+
+
+def test_no_source_gives_no_translation(parts):
+    translator = make(parts)
+    assert translator.translate([]) == []
+    assert translator([]) == []
+    assert translator.translate_batch(tf.constant([], tf.string))["scores"].shape == (
+        0,
+        1,
+    )
+
+
+def test_a_string_gives_a_string_and_a_list_a_list(parts):
+    translator = make(parts)
+    assert translator("A dog") == translator(["A dog"])[0]
+
+
+def test_long_sources_are_cut_at_the_end_and_said_to_be(parts):
+    """Two sources that differ after the limit alone have the same translation."""
+    translator = make(parts, max_input_length=11)
+    long, other, short = translator.translate(
+        ["one two three " * 7, "one two three " * 7 + "zwei", "one"]
+    )
+    assert [long.truncated, other.truncated, short.truncated] == [True, True, False]
+    assert long.text == other.text
+
+
+def test_output_is_at_most_input_plus_extra_tokens(parts):
+    """§6.1: input length + 50; an untrained model runs into it."""
+    model, tokenizer = parts
+    translator = make(parts, beam_size=1)
+    source = tokenizer.encode_rows(["one two"])
+    result = translator.search(tf.constant(source))
+    assert result.tokens.shape[2] == source.shape[1] + 5
+    assert int(result.lengths[0, 0]) <= source.shape[1] + 5
+
+
+def test_nbest_is_sorted_and_begins_with_the_best(parts):
+    one = make(parts).translate(["A dog"])[0]
+    many = make(parts, num_best=3).translate(["A dog"])[0]
+    scores = [hypothesis.score for hypothesis in many.nbest]
+    assert scores == sorted(scores, reverse=True)
+    assert many.nbest[0].text == one.text
+    assert len({hypothesis.text for hypothesis in many.nbest}) > 1
+
+
+def test_scores_are_log_probabilities_over_the_penalty(parts):
+    """The score of greedy search, worked out from the whole-sentence pass."""
+    model, tokenizer = parts
+    source = tokenizer.encode_rows(["A dog runs!"])
+    result = make(parts, beam_size=1).search(tf.constant(source))
+    length = int(result.lengths[0, 0])
+    target = result.tokens[0, :1, :length]
+    logits = model(source, model.shift_right(target))
+    log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)
+    expected = tf.reduce_sum(log_probs) / ((5 + length) / 6) ** 0.6
+    np.testing.assert_allclose(result.scores[0, 0], expected, rtol=1e-5)
+
+
+def test_more_best_than_beams_is_refused(parts):
+    with pytest.raises(ValueError, match=r"`num_best` must be at most `beam_size`"):
+        make(parts, num_best=5)
+
+
+def test_another_vocabulary_is_refused(parts):
+    other = tokenization.train_bpe(LINES * 5, vocab_size=295)
+    with pytest.raises(ValueError, match="The tokenizer is not the model's.*295.*300"):
+        Translator(parts[0], other)
+
+
+def test_learned_positions_limit_the_input(parts):
+    tokenizer = parts[1]
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        num_layers=1,
+        d_model=6,
+        d_ff=7,
+        num_heads=2,
+        position_encoding="learned",
+        num_positions=17,
+    )
+    translator = Translator(Transformer(config), tokenizer, extra_decode_length=6)
+    assert translator.decoding.max_input_length == 11
+    assert translator.translate(["one two three " * 9])[0].truncated
+    with pytest.raises(ValueError, match="must leave room in the table"):
+        Translator(Transformer(config), tokenizer, extra_decode_length=16)
+
+
+@pytest.fixture(scope="module")
+def saved(parts, tmp_path_factory):
+    return exported.export(make(parts), tmp_path_factory.mktemp("export"))
+
+
+def test_the_export_translates_as_the_translator_does(parts, saved):
+    ours = make(parts).translate(MIXED, batch_size=2)
+    theirs = exported.translate(saved, MIXED, batch_size=3)
+    assert [t.text for t in theirs] == [t.text for t in ours]
+    np.testing.assert_allclose(
+        [t.score for t in theirs], [t.score for t in ours], atol=1e-5
+    )
+
+
+def test_the_export_runs_moved_in_a_process_without_this_package(
+    parts, saved, tmp_path
+):
+    """Only TensorFlow and TensorFlow Text are imported there; strings are compared."""
+    moved = tmp_path / "elsewhere"
+    saved.rename(moved)
+    program = (
+        "import sys, tensorflow as tf, tensorflow_text\n"
+        f"serve = tf.saved_model.load({str(moved)!r}).signatures['serving_default']\n"
+        f"result = serve(text=tf.constant({MIXED!r}))\n"
+        "print(result['translation'].numpy().tolist())\n"
+        "assert not [name for name in sys.modules if name == 'keras_transformer']\n"
+    )
+    try:
+        result = subprocess.run(
+            [sys.executable, "-I", "-c", program], capture_output=True, text=True
+        )
+    finally:
+        moved.rename(saved)
+    assert result.returncode == 0, result.stderr[-2000:]
+    expected = [text.encode() for text in make(parts)(MIXED)]
+    assert result.stdout.splitlines()[-1] == str(expected)
+
+
+def test_each_export_is_the_next_version(parts, saved):
+    assert saved.name == "1"
+    (saved.parent / "7").mkdir()
+    (saved.parent / "notes").mkdir()
+    assert exported.next_version(saved.parent) == 8
+    (saved.parent / "7").rmdir()
+    assert exported.next_version(saved.parent / "absent") == 1
+
+
+def test_a_failed_export_leaves_nothing(parts, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    with pytest.raises(OSError, match="Could not write the export.*No space left"):
+        exported.export(make(parts), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_export_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"No saved_model.pb in .*VERSION"):
+        exported.translate(tmp_path, ["a"])
+    module = tf.Module()
+    module.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([])])
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures={"other": module.f})
+    with pytest.raises(ValueError, match="must have the signature.*Received: other"):
+        exported.translate(tmp_path / "m", ["a"])
+
+
+def test_decoding_config_of_the_paper():
+    """§6.1: beam 4, alpha 0.6, input + 50."""
+    decoding = DecodingConfig()
+    assert (decoding.beam_size, decoding.length_penalty_alpha) == (4, 0.6)
+    assert decoding.extra_decode_length == 50
