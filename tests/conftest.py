@@ -7,6 +7,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
+import tensorflow as tf
+
+# Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
@@ -28,3 +35,13 @@ def shared_data() -> pathlib.Path:
             "KERAS_TRANSFORMER_SHARED_DATA to the folder that holds it)"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def two_replicas() -> tf.distribute.Strategy:
+    """MirroredStrategy on two CPU devices; one for all tests.
+
+    Each strategy numbers its collective operations from the start, and two that give
+    different shapes the same number break each other.
+    """
+    return tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])

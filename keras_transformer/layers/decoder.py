@@ -143,12 +143,7 @@ class Decoder(ConfiguredLayer):
     """
 
     def build(self, inputs_shape=None, encoder_output_shape=None):
-        self.layers = [
-            DecoderLayer(self.config, dtype=self.dtype_policy, name=f"layer_{number}")
-            for number in range(self.config.num_layers)
-        ]
-        for layer in self.layers:
-            layer.build()
+        self.add_layers(DecoderLayer)
         self.norm = self.final_norm()
         self.built = True
 

@@ -31,6 +31,23 @@ class ConfiguredLayer(keras.layers.Layer):
     def get_config(self):
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}
 
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """The N layers of a stack, first to last."""
+        return [getattr(self, f"layer_{n}") for n in range(self.config.num_layers)]
+
+    def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
+        """Make the N layers of a stack.
+
+        Each is an attribute: of layers in a list, Keras 3.15 tells `tf.train.Checkpoint`
+        nothing.
+        """
+        for number in range(self.config.num_layers):
+            name = f"layer_{number}"
+            layer = layer_class(self.config, dtype=self.dtype_policy, name=name)
+            layer.build()
+            setattr(self, name, layer)
+
     def attention(self, name: str) -> MultiHeadAttention:
         """Make a multi-head attention of the config's sizes."""
         config = self.config
@@ -131,12 +148,7 @@ class Encoder(ConfiguredLayer):
     """
 
     def build(self, inputs_shape=None):
-        self.layers = [
-            EncoderLayer(self.config, dtype=self.dtype_policy, name=f"layer_{number}")
-            for number in range(self.config.num_layers)
-        ]
-        for layer in self.layers:
-            layer.build()
+        self.add_layers(EncoderLayer)
         self.norm = self.final_norm()
         self.built = True
 

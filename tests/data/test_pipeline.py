@@ -73,9 +73,9 @@ def test_element_spec_leaves_rows_and_length_open(corpus):
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
-def test_strategy_splits_the_rows_between_replicas(corpus):
+def test_strategy_splits_the_rows_between_replicas(corpus, two_replicas):
     plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = two_replicas
     dataset = strategy.experimental_distribute_dataset(training_dataset(corpus, plan))
     for step, (source, _) in enumerate(itertools.islice(iter(dataset), 7)):
         parts = [part.numpy() for part in strategy.experimental_local_results(source)]

@@ -15,7 +15,7 @@ HELD_OUT = ("validation", "test")
 SMALL = {"train": 3001, "validation": 53, "test": 59}
 
 # SHA-256 of `pairs_text` of the default corpus.
-FINGERPRINT = "to be filled"
+FINGERPRINT = "188f7ff6965b1874c7b530a8c20e80d8bad3e509b7e66f12e8c0a4a9371e99cc"
 
 MONTHS = "|".join(name for row in values.MONTHS for name in row[:2])
 # Numerals in either language, longest reading first.
@@ -128,7 +128,7 @@ def test_no_held_out_value_is_trained(default_corpus, split):
 def test_no_held_out_numeral_is_written_in_training(default_corpus, split, side):
     """Values as a reader of the text finds them: 15:42, €12.50, 17 March, 347."""
     held_out = numerals(default_corpus[split], side)
-    assert len(held_out) > 80
+    assert len(held_out) > 60
     assert not held_out & numerals(default_corpus["train"], side)
 
 

@@ -1,0 +1,207 @@
+"""The train step: the same result however a batch is split (design of §5.1, §5.2)."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.model import Transformer
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+
+CONFIG = ModelConfig(
+    vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2, dropout_rate=0.0
+)
+PAD, EOS = CONFIG.pad_id, CONFIG.eos_id
+
+
+def batch(rows=6, length=5, seed=0):
+    """Rows of unequal length: the first replica's have far more tokens."""
+    draw = np.random.default_rng(seed)
+    tokens = draw.integers(4, 13, (2, rows, length)).astype("int32")
+    for side in tokens:
+        for row in range(rows):
+            end = length - 1 if row < rows // 2 else row % 2
+            side[row, end] = EOS
+            side[row, end + 1 :] = PAD
+    return tokens[0], tokens[1]
+
+
+def make(config=CONFIG, **options):
+    """A compiled model; equal weights each time."""
+    keras.utils.set_random_seed(7)
+    model = Transformer(config, dtype=options.pop("dtype", None))
+    optimizer = options.pop("optimizer", None) or keras.optimizers.SGD(1.0)
+    model.compile(optimizer, LabelSmoothedCrossEntropy(0.1), **options)
+    return model
+
+
+def trained_weights(model, data, steps=1):
+    """Train on the same batch, as one batch of `fit`."""
+    dataset = tf.data.Dataset.from_tensors(data).repeat(steps)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    history = model.fit(dataset.with_options(options), shuffle=False, verbose=0)
+    return [weight.numpy() for weight in model.trainable_weights], history.history
+
+
+def assert_same(actual, expected, rtol=1e-5):
+    """Equal relative to the largest entry of each weight."""
+    for left, right in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(left, right, atol=rtol * np.abs(right).max())
+
+
+@pytest.fixture(scope="module")
+def joined():
+    """Weights and metrics after one step of rate 1 on the whole batch."""
+    return trained_weights(make(jit_compile=False), batch())
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
+    joined, jit_compile, two_replicas
+):
+    """Most tokens on one replica, few on the other: each token weighs the same.
+
+    The step of rate 1 is the gradient itself, start minus end.
+    """
+    start = [weight.numpy() for weight in make().trainable_weights]
+    with two_replicas.scope():
+        model = make(jit_compile=jit_compile)
+    weights, history = trained_weights(model, batch())
+    assert_same(weights, joined[0])
+    for before, ours, theirs in zip(start, weights, joined[0], strict=True):
+        # A difference of float32 weights near 1 is rounded to about 1e-7.
+        np.testing.assert_allclose(
+            before - ours, before - theirs, rtol=1e-5, atol=1e-6
+        )
+        assert np.abs(before - theirs).max() > 1e-4
+    for name, values in joined[1].items():
+        np.testing.assert_allclose(history[name], values, rtol=1e-5)
+
+
+def test_accumulation_equals_the_whole_batch(joined):
+    """Three pieces of two rows, of which the last holds few tokens."""
+    weights, history = trained_weights(make(accumulate_steps=3), batch())
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-5)
+
+
+def test_accumulation_on_two_replicas_equals_the_whole_batch(two_replicas):
+    data = batch(rows=8)
+    expected, _ = trained_weights(make(), data)
+    with two_replicas.scope():
+        model = make(accumulate_steps=2, jit_compile=True)
+    assert_same(trained_weights(model, data)[0], expected)
+
+
+def test_rows_of_padding_and_longer_padding_change_nothing(joined):
+    source, target = (np.pad(side, ((0, 2), (0, 3))) for side in batch())
+    weights, history = trained_weights(make(), (source, target))
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["perplexity"], joined[1]["perplexity"], 1e-5)
+
+
+def test_reported_metrics_are_means_over_tokens():
+    """Against log-softmax of the model's own logits, in NumPy."""
+    model, (source, target) = make(), batch()
+    logits = np.asarray(model(source, model.shift_right(target)), "float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    gold = np.take_along_axis(log_probs, target[..., None], -1)[..., 0]
+    real = target != PAD
+    nll = -gold[real].mean()
+    right = (log_probs.argmax(-1) == target)[real].mean()
+    result = model.evaluate(source, target, batch_size=6, verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["nll"], nll, rtol=1e-5)
+    np.testing.assert_allclose(result["perplexity"], np.exp(nll), rtol=1e-5)
+    np.testing.assert_allclose(result["token_accuracy"], right, rtol=1e-5)
+    # In two unequal batches too: tokens are averaged, not batches.
+    split = model.evaluate(source, target, batch_size=5, verbose=0, return_dict=True)
+    np.testing.assert_allclose(split["nll"], nll, rtol=1e-5)
+
+
+DROPPING = ModelConfig(
+    vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2, dropout_rate=0.5
+)
+
+
+def test_dropout_repeats_with_seed_and_step_alone():
+    """Two runs draw the same masks; another seed, or another step, draws others."""
+    data = batch()
+    first, _ = trained_weights(make(DROPPING, seed=3), data, steps=2)
+    again, _ = trained_weights(make(DROPPING, seed=3), data, steps=2)
+    other, _ = trained_weights(make(DROPPING, seed=4), data, steps=2)
+    for left, right in zip(first, again, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any(
+        np.abs(left - right).max() > 1e-4
+        for left, right in zip(first, other, strict=True)
+    )
+    model = make(DROPPING, seed=3)
+    gradients = [
+        model._gradients(*map(tf.constant, data), tf.constant(counter), 1.0)[0][0]
+        for counter in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(gradients[0], gradients[1])
+    assert np.abs(gradients[0] - gradients[2]).max() > 1e-4
+
+
+def test_replicas_draw_different_dropout_masks(two_replicas):
+    """Equal halves would give the gradient of one half if the masks were equal."""
+    half = tuple(side[:3] for side in batch())
+    both = tuple(np.concatenate([side, side]) for side in half)
+    single, _ = trained_weights(make(DROPPING, seed=3), half)
+    with two_replicas.scope():
+        model = make(DROPPING, seed=3)
+    doubled, _ = trained_weights(model, both)
+    assert any(
+        np.abs(left - right).max() > 1e-4
+        for left, right in zip(single, doubled, strict=True)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_the_loss_falls_in_every_precision(dtype):
+    optimizer = keras.optimizers.Adam(0.01)
+    if dtype == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=256.0)
+    model = make(dtype=dtype, optimizer=optimizer)
+    source, target = batch()
+    history = model.fit(
+        source, target, batch_size=6, epochs=15, shuffle=False, verbose=0
+    ).history["loss"]
+    assert np.isfinite(history).all()
+    assert history[-1] < 0.8 * history[0]
+
+
+def test_a_plain_keras_loss_trains_as_well():
+    """`compile` without a loss is cross-entropy: loss and nll are the same."""
+    model = Transformer(CONFIG)
+    model.compile("sgd")
+    result = model.evaluate(*batch(), verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["loss"], result["nll"], rtol=1e-6)
+
+
+def test_compile_settings_come_back_with_the_saved_model(tmp_path):
+    model = make(accumulate_steps=3, seed=5, jit_compile=True)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert (loaded.accumulate_steps, loaded.seed, loaded.jit_gradients) == (3, 5, True)
+    assert loaded.loss.label_smoothing == 0.1
+    before, _ = trained_weights(model, batch())
+    after, _ = trained_weights(loaded, batch())
+    assert_same(after, before, rtol=0.0)
+
+
+def test_wrong_batches_are_refused():
+    model, (source, target) = make(accumulate_steps=5), batch()
+    with pytest.raises(ValueError, match="6 rows a replica cannot be cut into"):
+        model.train_on_batch(source, target)
+    with pytest.raises(ValueError, match="Received: no targets"):
+        model.test_on_batch(source)
+    with pytest.raises(ValueError, match="Received: sample weights"):
+        model.test_on_batch(source, target, sample_weight=np.ones(6))
+    with pytest.raises(ValueError, match="`accumulate_steps` must be at least 1"):
+        make(accumulate_steps=0)
