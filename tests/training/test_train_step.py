@@ -74,9 +74,7 @@ def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
     assert_same(weights, joined[0])
     for before, ours, theirs in zip(start, weights, joined[0], strict=True):
         # A difference of float32 weights near 1 is rounded to about 1e-7.
-        np.testing.assert_allclose(
-            before - ours, before - theirs, rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-5, atol=1e-6)
         assert np.abs(before - theirs).max() > 1e-4
     for name, values in joined[1].items():
         np.testing.assert_allclose(history[name], values, rtol=1e-5)
