@@ -1,0 +1,42 @@
+"""The learning rate of Eq. 3 against hand-worked numbers."""
+
+import numpy as np
+import pytest
+
+from keras_transformer.config import TrainingConfig
+from keras_transformer.training.schedule import TransformerSchedule, paper_optimizer
+
+
+def test_rates_by_hand():
+    """d_model 16 gives 1/4; warm-up 4 steps: 1/4 * min(s^-0.5, s / 8).
+
+    Step 1: 1/32. Step 4, the peak: 1/8. Step 16: 1/16. Keras counts from 0.
+    """
+    schedule = TransformerSchedule(16, warmup_steps=4)
+    for step, rate in ((1, 1 / 32), (2, 1 / 16), (4, 1 / 8), (16, 1 / 16)):
+        np.testing.assert_allclose(schedule(step - 1), rate, rtol=1e-6)
+
+
+def test_base_peaks_at_seven_ten_thousandths():
+    """512^-0.5 * 4000^-0.5 = 0.000699."""
+    schedule = TransformerSchedule(512)
+    rates = [float(schedule(step)) for step in range(3990, 4010)]
+    assert int(np.argmax(rates)) == 9
+    np.testing.assert_allclose(max(rates), 6.9877e-4, rtol=1e-4)
+
+
+def test_the_optimizer_is_the_papers():
+    """§5.3: Adam, 0.9, 0.98, 1e-9."""
+    optimizer = paper_optimizer(512, TrainingConfig(learning_rate_scale=2.0))
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    np.testing.assert_allclose(
+        optimizer.learning_rate, 2 * 512**-0.5 * 4000**-1.5, rtol=1e-5
+    )
+
+
+def test_schedule_round_trips_and_checks_itself():
+    schedule = TransformerSchedule(16, 4, 0.5)
+    again = TransformerSchedule.from_config(schedule.get_config())
+    assert float(again(7)) == float(schedule(7))
+    with pytest.raises(ValueError, match="`warmup_steps` must be at least 1"):
+        TransformerSchedule(16, warmup_steps=0)
