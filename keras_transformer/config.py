@@ -128,8 +128,8 @@ class ModelConfig:
                 )
         if self.pad_id == self.eos_id:
             raise ValueError(
-                "`pad_id` and `eos_id` must differ: the end of a sentence is no padding. "
-                f"Received: pad_id={self.pad_id}, eos_id={self.eos_id}."
+                "`pad_id` and `eos_id` must differ, or the end of a sentence is "
+                f"masked. Received: pad_id={self.pad_id}, eos_id={self.eos_id}."
             )
 
     @property

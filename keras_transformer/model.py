@@ -150,13 +150,14 @@ class Transformer(TokenTrainer):
             tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
             step: int32 scalar, from 0.
             ancestry: bool `[batch, beam, steps_seen, beam]`: whether the hypothesis now
-                in slot k passed through slot j at step s; at `step` its own slot. It may
-                end after `step`: fewer steps of the cache are read then.
+                in slot k passed through slot j at step s; at `step` its own slot. Of
+                the cache, as many steps are read.
             source: From `start_decoding`.
             cache: From `empty_cache`, then from the step before.
 
         Returns:
-            Logits of the next token, float32 `[batch, beam, vocab_size]`, and the cache.
+            Logits of the next token, float32 `[batch, beam, vocab_size]`, and the
+            cache.
         """
         # The beams stand where a sentence's positions stand: [batch, beam, d_model].
         embedded = self.target_embedding(tokens)

@@ -25,9 +25,9 @@ Tensor = Any
 class TokenTrainer(keras.Model):
     """A model trained and measured by tokens, whatever way they fall into batches.
 
-    The loss of a batch is the sum over its tokens, divided by the tokens of all replicas
-    and of all pieces of the batch; the mean of the replicas' means would weigh tokens of
-    short batches more. Padding counts for nothing.
+    The loss of a batch is the sum over its tokens, divided by the tokens of all
+    replicas and of all pieces of the batch; the mean of the replicas' means would weigh
+    tokens of short batches more. Padding counts for nothing.
 
     `fit` and `evaluate` report, over tokens: `loss`; `nll`, the negative log-likelihood
     without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.

@@ -31,7 +31,7 @@ VARIANTS = {
 def make(**fields):
     """A small model of distinct sizes whose every weight is random."""
     keras.utils.set_random_seed(11)
-    sizes = dict(vocab_size=13, num_layers=2, d_model=6, d_ff=7, num_heads=2)
+    sizes = {"vocab_size": 13, "num_layers": 2, "d_model": 6, "d_ff": 7, "num_heads": 2}
     model = Transformer(ModelConfig(**{**sizes, **fields}))
     draw = np.random.default_rng(5)
     for weight in model.trainable_weights:

@@ -25,8 +25,8 @@ def step_seed(seed: int, counter: Any) -> Iterator[None]:
     """Key all dropout inside this context by (seed, counter, order of the draw).
 
     The train step enters it with the run's seed and a counter made of step, replica and
-    piece of the batch. The masks then need no hidden state: a resumed run draws those of
-    the uninterrupted one, and no two replicas share one.
+    piece of the batch. The masks then need no hidden state: a resumed run draws those
+    of the uninterrupted one, and no two replicas share one.
 
     Args:
         seed: The run's seed.

@@ -39,8 +39,8 @@ class ConfiguredLayer(keras.layers.Layer):
     def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
         """Make the N layers of a stack.
 
-        Each is an attribute: of layers in a list, Keras 3.15 tells `tf.train.Checkpoint`
-        nothing.
+        Each is an attribute: of layers in a list, Keras 3.15 tells
+        `tf.train.Checkpoint` nothing.
         """
         for number in range(self.config.num_layers):
             name = f"layer_{number}"
@@ -143,8 +143,9 @@ class Encoder(ConfiguredLayer):
         attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
 
     Returns:
-        float `[batch, source_length, d_model]` (paper: z), and a list with the attention
-        weights of every layer, float `[batch, heads, source_length, source_length]`.
+        float `[batch, source_length, d_model]` (paper: z), and a list with the
+        attention weights of every layer, float
+        `[batch, heads, source_length, source_length]`.
     """
 
     def build(self, inputs_shape=None):

@@ -135,7 +135,7 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
 
 
 def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:
-    """Set a model's weights to the mean of several checkpoints, summed in float32, §6.1.
+    """Set a model's weights to the mean of checkpoints, summed in float32, §6.1.
 
     Args:
         checkpoints: At least one; all of this model.

@@ -18,8 +18,8 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     """Cross-entropy against smoothed labels, §5.4.
 
     The label's word has probability 1 - epsilon, and every other word
-    epsilon / (vocab_size - 1). The entropy of that distribution is subtracted, so that a
-    perfect model has loss 0.
+    epsilon / (vocab_size - 1). The entropy of that distribution is subtracted, so that
+    a perfect model has loss 0.
 
     Args:
         label_smoothing: epsilon_ls, in [0, 1).
@@ -82,8 +82,8 @@ def smoothing_entropy(label_smoothing: float, vocab_size: int) -> float:
 def _smoothed(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """Compute the loss with few passes over the logits `[tokens, vocab_size]`.
 
-    With q = 1 - epsilon on the label y, r = epsilon / (V - 1) elsewhere and Z the log of
-    the sum of exp(x): loss = (q - r)(Z - x_y) + r (V Z - sum x), whose gradient is
+    With q = 1 - epsilon on the label y, r = epsilon / (V - 1) elsewhere and Z the log
+    of the sum of exp(x): loss = (q - r)(Z - x_y) + r (V Z - sum x), whose gradient is
     softmax(x) - r - (q - r) onehot(y). One fused kernel gives Z - x_y together with
     softmax(x) - onehot(y); no one-hot matrix is made.
     """

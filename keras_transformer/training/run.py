@@ -119,8 +119,8 @@ def train(
 
     Args:
         data_dir: A prepared corpus.
-        model_dir: Where the run lies; if it holds checkpoints, training resumes from the
-            newest, with the batch that would have come next.
+        model_dir: Where the run lies; if it holds checkpoints, training resumes from
+            the newest, with the batch that would have come next.
         config: What to train; `resolve` makes it.
         options: How.
         write: Takes lines of progress.
@@ -245,8 +245,9 @@ def describe(
     compiled = "under XLA" if model.jit_gradients else "without XLA"
     return (
         f"{model.count_params():,} parameters, {strategy.num_replicas_in_sync} "
-        f"replica(s), {compiled}; {plan.num_pairs:,} pairs in {plan.batches_per_epoch:,} "
-        f"batches of {len(plan.shapes)} shapes, {100 * plan.padding_rate:.1f} % padding"
+        f"replica(s), {compiled}; {plan.num_pairs:,} pairs in "
+        f"{plan.batches_per_epoch:,} batches of {len(plan.shapes)} shapes, "
+        f"{100 * plan.padding_rate:.1f} % padding"
         + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
     )
 
@@ -287,8 +288,8 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
     other = place.read_config()
     if other.tokenizer_hash != config.tokenizer_hash:
         raise ValueError(
-            f"The model in {place.path} has another vocabulary than the corpus. Prepare "
-            f"the corpus with --tokenizer_model={place.tokenizer_path}/"
+            f"The model in {place.path} has another vocabulary than the corpus. "
+            f"Prepare the corpus with --tokenizer_model={place.tokenizer_path}/"
             "sentencepiece.model to fine-tune it."
         )
     checkpoints.restore(place.choose(checkpoint), model=model)

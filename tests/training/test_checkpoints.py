@@ -108,7 +108,13 @@ def test_another_format_version_and_a_broken_state_are_named(tmp_path):
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     saved = CheckpointFolder(tmp_path).save(3, {}, model=make())
     for fields in ({"num_layers": 3}, {"d_ff": 11}):
-        sizes = dict(vocab_size=13, num_layers=2, d_model=6, d_ff=7, num_heads=2)
+        sizes = {
+            "vocab_size": 13,
+            "num_layers": 2,
+            "d_model": 6,
+            "d_ff": 7,
+            "num_heads": 2,
+        }
         with pytest.raises(ValueError, match="does not fit the model"):
             restore(saved, model=Transformer(ModelConfig(**{**sizes, **fields})))
 
