@@ -23,6 +23,14 @@ DRAW = np.random.default_rng(1)
 INPUTS = DRAW.normal(size=(3, 5, 6)).astype("float32")
 OUTPUT = DRAW.normal(size=(3, 5, 6)).astype("float32")
 TOKENS = DRAW.integers(0, 13, (3, 5)).astype("int32")
+PRE_NORM = ModelConfig(
+    vocab_size=13,
+    num_layers=1,
+    d_model=6,
+    d_ff=7,
+    num_heads=2,
+    norm_placement="pre",
+)
 CONFIG = ModelConfig(vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2)
 
 
@@ -155,7 +163,7 @@ def test_masks_by_hand():
     [
         (lambda **kw: FeedForward(6, 7, **kw), (INPUTS,)),
         (lambda **kw: Residual("post", 0.1, **kw), (INPUTS, OUTPUT)),
-        (lambda **kw: Residual("pre", 0.1, **kw), (INPUTS, OUTPUT)),
+        (lambda **kw: EncoderLayer(PRE_NORM, **kw), (INPUTS,)),
         (lambda **kw: TokenEmbedding(13, 6, **kw), (TOKENS,)),
         (lambda **kw: PositionalEncoding(6, **kw), (INPUTS,)),
         (lambda **kw: PositionalEncoding(6, "learned", **kw), (INPUTS,)),
@@ -165,7 +173,7 @@ def test_masks_by_hand():
     ids=[
         "feed-forward",
         "post-norm",
-        "pre-norm",
+        "pre-norm encoder layer",
         "embedding",
         "sinusoids",
         "learned positions",

@@ -1,0 +1,190 @@
+"""Whole runs on a tiny corpus: resumed, refused, fine-tuned, stopped early."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from keras_transformer import data, presets, tokenization
+from keras_transformer.model_dir import ModelDir
+from keras_transformer.training import run as training_run
+from keras_transformer.training import strategies
+
+WORDS = ["one", "two", "three", "four", "five"]
+
+
+def write_corpus(folder, name, vocab_size):
+    """Prepare a corpus whose target is its source."""
+    draw = np.random.default_rng(vocab_size)
+    for split, count in (("train", 60), ("valid", 7)):
+        lines = [
+            " ".join(draw.choice(WORDS, draw.integers(1, 5))) for _ in range(count)
+        ]
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    paths = {split: (folder / f"{split}.txt",) * 2 for split in ("train", "valid")}
+    data.prepare(
+        data.TextFiles(paths, "en", "de"),
+        folder / name,
+        lambda texts: tokenization.train_bpe(texts, vocab_size),
+    )
+    return str(folder / name)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"), "data", 285)
+
+
+def config_of(corpus, seed=0, **training):
+    """A tiny preset with dropout on, resolved for the corpus."""
+    preset = presets.get("tiny")
+    values = {
+        "train_steps": 6,
+        "tokens_per_batch": 150,
+        "max_length": 40,
+        "warmup_steps": 5,
+    }
+    preset = dataclasses.replace(
+        preset,
+        model=dataclasses.replace(
+            preset.model, num_layers=1, d_model=6, d_ff=7, num_heads=2
+        ),
+        training=dataclasses.replace(preset.training, **{**values, **training}),
+    )
+    return training_run.resolve(preset, data.read_metadata(corpus), seed=seed)
+
+
+def train(corpus, folder, config=None, lines=None, **options):
+    chosen = {
+        "distribution": "one_device",
+        "checkpoint_every_steps": 3,
+        "evaluate_every_steps": 3,
+        "bleu_sentences": 0,
+        "log_every_steps": 2,
+    }
+    return training_run.train(
+        corpus,
+        str(folder),
+        config or config_of(corpus),
+        training_run.RunOptions(**{**chosen, **options}),
+        write=(lines if lines is not None else []).append,
+    )
+
+
+def weights(folder, checkpoint="latest"):
+    model = ModelDir(folder).load_model(checkpoint)
+    return [weight.numpy() for weight in model.trainable_weights]
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    """A run of six steps with nothing in its way."""
+    folder, lines = tmp_path_factory.mktemp("whole") / "run", []
+    summary = train(corpus, folder, lines=lines)
+    return folder, summary, lines
+
+
+def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
+    folder, summary, lines = whole
+    assert summary["steps"] == 6
+    for name in ("config.json", "tokenizer", "checkpoints", "best", "model.keras"):
+        assert (folder / name).exists()
+    assert list((folder / "logs" / "train").iterdir())
+    assert "1 replica(s), without XLA" in lines[0]
+    progress = [line for line in lines if line.startswith("step ")]
+    assert [line.split()[1] for line in progress] == ["2/6", "4/6", "6/6"]
+    for part in ("perplexity", "accuracy", "learning rate", "tokens/s", "shapes"):
+        assert part in progress[0]
+    assert sum(line.startswith("validation at step") for line in lines) == 2
+    assert json.loads((folder / "config.json").read_text())["format_version"] == 1
+
+
+def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_path):
+    """Stopped after step 3, with dropout on: the same batches, masks and weights."""
+    train(corpus, tmp_path / "run", config_of(corpus, train_steps=3))
+    summary = train(corpus, tmp_path / "run")
+    assert summary["steps"] == 6
+    for ours, theirs in zip(weights(tmp_path / "run"), weights(whole[0]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_finished_run_is_not_trained_on(corpus, whole):
+    before = weights(whole[0])
+    assert train(corpus, whole[0])["steps"] == 6
+    for ours, theirs in zip(weights(whole[0]), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_another_run_in_the_same_folder_is_refused(corpus, whole):
+    with pytest.raises(ValueError, match="holds another run: its `warmup_steps` is 5"):
+        train(corpus, whole[0], config_of(corpus, warmup_steps=7))
+    with pytest.raises(ValueError, match="holds another run: its `seed` is 0, here"):
+        train(corpus, whole[0], config_of(corpus, seed=2))
+
+
+def test_a_corpus_of_another_vocabulary_is_refused(corpus, whole, tmp_path):
+    other = write_corpus(tmp_path, "other", 280)
+    with pytest.raises(ValueError, match="encoded with another vocabulary than"):
+        train(other, tmp_path / "run", config_of(corpus))
+    with pytest.raises(ValueError, match="has another vocabulary than the corpus"):
+        train(other, tmp_path / "run", init_checkpoint=str(whole[0]))
+
+
+def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_path):
+    """With a rate of almost nothing, one step leaves them as they were."""
+    config = config_of(corpus, train_steps=1, learning_rate_scale=1e-9)
+    train(corpus, tmp_path / "run", config, init_checkpoint=str(whole[0]))
+    start = weights(whole[0], None)
+    for ours, theirs in zip(weights(tmp_path / "run"), start, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    newest = ModelDir(whole[0]).choose("latest").path
+    train(corpus, tmp_path / "again", config, init_checkpoint=str(newest))
+    for ours, theirs in zip(
+        weights(tmp_path / "again"), weights(whole[0]), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_training_stops_when_nothing_gets_better(corpus, tmp_path):
+    """At a rate of almost nothing the first evaluation stays the best."""
+    lines = []
+    config = config_of(corpus, train_steps=50, learning_rate_scale=1e-12)
+    summary = train(
+        corpus,
+        tmp_path / "run",
+        config,
+        lines,
+        evaluate_every_steps=1,
+        early_stopping_evaluations=2,
+    )
+    assert summary["stopped_early"]
+    assert summary["steps"] < 10
+    assert any("stopping: no better loss" in line for line in lines)
+
+
+def test_bleu_decides_the_best_where_it_is_asked_for(corpus, tmp_path):
+    config = config_of(corpus, train_steps=2)
+    lines = []
+    train(
+        corpus,
+        tmp_path / "run",
+        config,
+        lines,
+        bleu_sentences=3,
+        evaluate_every_steps=2,
+    )
+    assert any("bleu " in line and "(best)" in line for line in lines)
+
+
+def test_options_and_devices_are_checked():
+    with pytest.raises(ValueError, match="`checkpoint_every_minutes` must be above 0"):
+        training_run.RunOptions(checkpoint_every_minutes=0.0)
+    with pytest.raises(ValueError, match="`jit_compile` must be one of"):
+        training_run.RunOptions(jit_compile="yes")
+    with pytest.raises(ValueError, match="`distribution` must be one of"):
+        strategies.make_strategy("mirored")
+    with pytest.raises(ValueError, match="and 1 on one device"):
+        strategies.make_strategy("one_device", 2)
+    assert strategies.make_strategy("mirrored", 2).num_replicas_in_sync == 2
+    assert strategies.make_strategy().num_replicas_in_sync == 1
