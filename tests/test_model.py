@@ -56,7 +56,9 @@ def test_logits_equal_the_equations(placement):
         weight.path.split("/", 1)[1]: weight.numpy().astype("float64")
         for weight in model.weights
     }
-    expected = reference.Transformer(weights, 2, pre_norm=placement == "pre")
+    expected = reference.Transformer(
+        weights, num_layers=2, num_heads=2, pre_norm=placement == "pre"
+    )
     source, target = SOURCE[0], np.array([2, 5, 4, 6, 11, 10, 7])
     np.testing.assert_allclose(
         full_pass(model)[0], expected(source, target), rtol=1e-4, atol=1e-4

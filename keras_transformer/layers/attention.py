@@ -116,27 +116,21 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_rate = dropout_rate
 
     def build(self, query_shape, source_shape=None):
-        self.query_projection = self._heads(self.key_dim, "query")
-        self.key_projection = self._heads(self.key_dim, "key")
-        self.value_projection = self._heads(self.value_dim, "value")
-        self.output_projection = keras.layers.EinsumDense(
-            "BTHV,HVD->BTD",
-            output_shape=(None, self.d_model),
-            bias_axes="D" if self.use_bias else None,
-            dtype=self.dtype_policy,
-            name="output",
+        # One matrix for all heads: [d_model, heads * width], Glorot-uniform as a whole.
+        heads = self.num_heads
+        self.query_projection = self._linear(
+            self.d_model, heads * self.key_dim, "query"
+        )
+        self.key_projection = self._linear(self.d_model, heads * self.key_dim, "key")
+        self.value_projection = self._linear(
+            self.d_model, heads * self.value_dim, "value"
+        )
+        self.output_projection = self._linear(
+            heads * self.value_dim, self.d_model, "output"
         )
         self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
-        inputs = (None, None, self.d_model)
-        for projection in (
-            self.query_projection,
-            self.key_projection,
-            self.value_projection,
-        ):
-            projection.build(inputs)
-        self.output_projection.build((None, None, self.num_heads, self.value_dim))
         self.built = True
 
     def call(self, query, source=None, attention_mask=None, training=None):
@@ -153,7 +147,10 @@ class MultiHeadAttention(keras.layers.Layer):
             The keys, float `[batch, key_length, heads, key_dim]`, and the values,
             float `[batch, key_length, heads, value_dim]`.
         """
-        return self.key_projection(source), self.value_projection(source)
+        return (
+            self._split_heads(self.key_projection(source)),
+            self._split_heads(self.value_projection(source)),
+        )
 
     def attend(
         self,
@@ -168,13 +165,13 @@ class MultiHeadAttention(keras.layers.Layer):
         Args and returns as of `call` and `project_source`.
         """
         heads, weights = scaled_dot_product_attention(
-            self.query_projection(query),
+            self._split_heads(self.query_projection(query)),
             key,
             value,
             attention_mask,
             lambda weights: self.dropout(weights, training=training),
         )
-        return self.output_projection(heads), weights
+        return self.output_projection(_join_heads(heads)), weights
 
     def get_config(self):
         return {
@@ -187,12 +184,19 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
         }
 
-    def _heads(self, width: int, name: str) -> keras.layers.EinsumDense:
-        # Glorot-uniform over the matrix [d_model, heads * width], as tensor2tensor's.
-        return keras.layers.EinsumDense(
-            "BTD,DHK->BTHK",
-            output_shape=(None, self.num_heads, width),
-            bias_axes="HK" if self.use_bias else None,
-            dtype=self.dtype_policy,
-            name=name,
+    def _linear(self, width_in: int, width_out: int, name: str) -> keras.layers.Dense:
+        layer = keras.layers.Dense(
+            width_out, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
         )
+        layer.build((None, None, width_in))
+        return layer
+
+    def _split_heads(self, inputs: Tensor) -> Tensor:
+        batch, length, width = ops.shape(inputs)
+        shape = (batch, length, self.num_heads, width // self.num_heads)
+        return ops.reshape(inputs, shape)
+
+
+def _join_heads(heads: Tensor) -> Tensor:
+    batch, length, count, width = ops.shape(heads)
+    return ops.reshape(heads, (batch, length, count * width))

@@ -59,7 +59,7 @@ def test_equals_the_equation_head_by_head():
     kernels = {weight.path.split("/")[-2]: weight.numpy() for weight in layer.weights}
     for row in range(3):
         expected = reference.multi_head_attention(
-            QUERY[row], SOURCE[row], MASK[row], kernels
+            QUERY[row], SOURCE[row], MASK[row], kernels, num_heads=2
         )
         np.testing.assert_allclose(outputs[row], expected, atol=1e-5)
 
@@ -74,7 +74,8 @@ def test_equals_keras_with_the_same_weights():
     named = {"/".join(w.path.split("/")[-2:]): w.numpy() for w in ours.weights}
     for weight in theirs.weights:
         name, kind = weight.path.split("/")[-2:]
-        weight.assign(named[f"{name.removeprefix('attention_')}/{kind}"])
+        ours_here = named[f"{name.removeprefix('attention_')}/{kind}"]
+        weight.assign(ours_here.reshape(weight.shape))
     expected, expected_weights = theirs(
         QUERY, SOURCE, attention_mask=MASK, return_attention_scores=True
     )

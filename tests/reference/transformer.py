@@ -15,22 +15,21 @@ def attention(query, key, value, mask):
     return softmax(np.where(mask, logits, -1e30)) @ value
 
 
-def multi_head_attention(query, source, mask, weights):
+def multi_head_attention(query, source, mask, weights, num_heads):
     """§3.2.2 for one sentence: [T, d_model], [S, d_model], bool [T, S].
 
-    `weights` maps "query", "key", "value" to [d_model, heads, depth] and "output" to
-    [heads, depth, d_model].
+    `weights` maps "query", "key", "value" to [d_model, heads * depth], head after head,
+    and "output" to [heads * depth, d_model].
     """
-    outputs = 0.0
-    for head in range(weights["query"].shape[1]):
-        heads = attention(
-            query @ weights["query"][:, head],
-            source @ weights["key"][:, head],
-            source @ weights["value"][:, head],
-            mask,
-        )
-        outputs = outputs + heads @ weights["output"][head]
-    return outputs
+    per_head = {
+        name: np.split(weights[name], num_heads, axis=1)
+        for name in ("query", "key", "value")
+    }
+    heads = [
+        attention(query @ query_map, source @ key_map, source @ value_map, mask)
+        for query_map, key_map, value_map in zip(*per_head.values(), strict=True)
+    ]
+    return np.concatenate(heads, axis=-1) @ weights["output"]
 
 
 def feed_forward(inputs, kernel_1, bias_1, kernel_2, bias_2):
@@ -63,12 +62,14 @@ class Transformer:
         weights: By the path inside the model, such as
             "encoder/layer_0/feed_forward/hidden/kernel".
         num_layers: N.
+        num_heads: h.
         pre_norm: x + Sublayer(LayerNorm(x)), and a norm after each stack.
     """
 
-    def __init__(self, weights, num_layers, pre_norm=False):
+    def __init__(self, weights, num_layers, num_heads, pre_norm=False):
         self.weights = weights
         self.num_layers = num_layers
+        self.num_heads = num_heads
         self.pre_norm = pre_norm
 
     def __call__(self, source, decoder_inputs):
@@ -126,7 +127,7 @@ class Transformer:
             part: self.weights[f"{name}/{part}/kernel"]
             for part in ("query", "key", "value", "output")
         }
-        return multi_head_attention(query, source, mask, kernels)
+        return multi_head_attention(query, source, mask, kernels, self.num_heads)
 
     def norm(self, name, x):
         gamma, beta = self.weights[f"{name}/gamma"], self.weights[f"{name}/beta"]
