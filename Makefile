@@ -2,6 +2,7 @@
 #
 #   make quickstart   the whole path on the built-in corpus: prepare, train, average,
 #                     evaluate, export, and translate with the export alone
+#   make multi30k     the same on Multi30k, one to two hours: make multi30k TEXT=FOLDER
 #   make test         what continuous integration runs, after `make lint`
 
 # A Python 3.11 that can make virtual environments.
@@ -18,11 +19,17 @@ QUICKSTART_TRAIN := --preset=tiny --num_layers=2 --d_ff=512 --dropout_rate=0.1 \
     --learning_rate_scale=1.4 --checkpoint_every_steps=20 --average_last=5 \
     --evaluate_every_steps=700 --bleu_sentences=0
 
+MULTI30K := runs/multi30k
+# The folder with train.en, train.de, val.en, ... as Multi30k names them.
+TEXT ?= ../shared/data/multi30k
+# Test files that run at once, each in a process with a TensorFlow of its own.
+TEST_JOBS ?= 2
+
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint format clean
+.PHONY: help install quickstart multi30k test lint format clean
 
 help:
-	@sed -n "s/^\([a-z]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
+	@sed -n "s/^\([a-z0-9]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
 
 install: $(VENV)/.installed-dev ## everything to run, test and change the code, into .venv
 
@@ -53,8 +60,23 @@ quickstart: $(VENV)/.installed ## install the runtime, then the whole path on th
 	$(BIN)/python -I export/run_saved_model.py --saved_model=$(QUICKSTART)/export/1 \
 	    --input=$(QUICKSTART)/data/test.source --sample=5
 
+multi30k: $(VENV)/.installed ## train and evaluate the tiny preset on TEXT; run it again to resume
+	test -e $(MULTI30K)/data/metadata.json || \
+	    $(BIN)/python bin/prepare_data.py --data_dir=$(MULTI30K)/data --vocab_size=8000 \
+	    --source_language=en --target_language=de \
+	    --train_source=$(TEXT)/train.en --train_target=$(TEXT)/train.de \
+	    --valid_source=$(TEXT)/val.en --valid_target=$(TEXT)/val.de \
+	    --test_source=$(TEXT)/test_2016_flickr.en --test_target=$(TEXT)/test_2016_flickr.de
+	$(BIN)/python bin/train.py --preset=tiny --data_dir=$(MULTI30K)/data \
+	    --model_dir=$(MULTI30K)/model --checkpoint_every_steps=200
+	$(BIN)/python bin/average_checkpoints.py --model_dir=$(MULTI30K)/model
+	$(BIN)/python bin/evaluate.py --model_dir=$(MULTI30K)/model \
+	    --data_dir=$(MULTI30K)/data --split=test --report=$(MULTI30K)/evaluation.json
+	$(BIN)/python export/export_saved_model.py --model_dir=$(MULTI30K)/model \
+	    --export_dir=$(MULTI30K)/export
+
 test: install ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(TEST_JOBS) --dist=loadfile
 
 lint: install ## check style and form, change nothing
 	$(BIN)/ruff check .

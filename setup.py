@@ -35,6 +35,7 @@ TEST = [
     "hypothesis>=6.100,<7",
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
+    "pytest-xdist>=3.6,<4",
 ]
 EXTRAS_REQUIRE = {
     "test": TEST,
