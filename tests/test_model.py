@@ -1,5 +1,7 @@
 """The whole model against the equations, and what masks and caches promise."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -168,3 +170,13 @@ def test_inputs_longer_than_the_learned_table_are_refused():
     model = make(**VARIANTS["learned positions"])
     with pytest.raises(ValueError, match="20 positions.*has 19 rows"):
         model(np.full((1, 20), 5, "int32"), np.full((1, 3), 5, "int32"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "base"])
+def test_a_fresh_encoder_tells_positions_apart(name):
+    """Attention that averages everything must not drown the tokens, layer by layer."""
+    sizes = {"vocab_size": 200, "d_model": 64, "d_ff": 128, "num_heads": 4}
+    config = dataclasses.replace(presets.get(name).model, **sizes)
+    tokens = np.random.default_rng(0).integers(4, 200, (20, 20))
+    encoded = np.asarray(Transformer(config).encode(tokens))
+    assert encoded.std(axis=1).mean() > 0.5 * encoded.std()

@@ -116,7 +116,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_rate = dropout_rate
 
     def build(self, query_shape, source_shape=None):
-        # One matrix for all heads: [d_model, heads * width], Glorot-uniform as a whole.
+        # One matrix for all heads: [d_model, heads * width].
         heads = self.num_heads
         self.query_projection = self._linear(
             self.d_model, heads * self.key_dim, "query"
@@ -185,8 +185,17 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _linear(self, width_in: int, width_out: int, name: str) -> keras.layers.Dense:
+        # Half of Glorot's range (the paper gives none). With the whole, attention that
+        # still knows nothing adds nearly the same large vector at every position, and
+        # post-norm layers carry it on: the encoder may never tell positions apart.
         layer = keras.layers.Dense(
-            width_out, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
+            width_out,
+            use_bias=self.use_bias,
+            kernel_initializer=keras.initializers.VarianceScaling(
+                0.25, mode="fan_avg", distribution="uniform"
+            ),
+            dtype=self.dtype_policy,
+            name=name,
         )
         layer.build((None, None, width_in))
         return layer

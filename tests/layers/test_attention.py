@@ -84,12 +84,12 @@ def test_equals_keras_with_the_same_weights():
     np.testing.assert_allclose(weights, expected_weights, atol=1e-5)
 
 
-def test_projections_start_as_glorot_of_the_whole_matrix():
-    """Uniform in +-sqrt(6 / (d_model + h d_k)) = +-sqrt(6 / 1024): std 0.0442."""
+def test_projections_start_as_half_of_glorot_over_the_whole_matrix():
+    """Uniform in +-sqrt(6 / (d_model + h d_k)) / 2 = +-sqrt(6 / 1024) / 2."""
     layer = MultiHeadAttention(512, num_heads=8, key_dim=64, value_dim=64)
     layer.build((None, None, 512))
     for weight in layer.weights:
-        np.testing.assert_allclose(np.std(weight.numpy()), 0.0442, rtol=0.01)
+        np.testing.assert_allclose(np.std(weight.numpy()), 0.0442 / 2, rtol=0.01)
 
 
 def test_keeps_the_layer_contract(tmp_path):
