@@ -156,9 +156,15 @@ class ModelDir:
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
-        model = Transformer(config.model, dtype=precision or config.precision)
-        restore(chosen, model=model)
-        return model
+        models = [
+            Transformer(config.model, dtype=precision or config.precision)
+            for _ in range(2)
+        ]
+        # What a checkpoint holds of an optimizer waits at the object it was read into
+        # for the next `compile`; the second model knows nothing of it.
+        restore(chosen, model=models[0])
+        models[1].set_weights(models[0].get_weights())
+        return models[1]
 
     def load_translator(
         self,

@@ -292,7 +292,14 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
             f"Prepare the corpus with --tokenizer_model={place.tokenizer_path}/"
             "sentencepiece.model to fine-tune it."
         )
-    checkpoints.restore(place.choose(checkpoint), model=model)
+    try:
+        model.set_weights(place.load_model(checkpoint).get_weights())
+    except ValueError as error:
+        raise ValueError(
+            f"The model in {place.path} has other sizes than this run: "
+            f"{str(error).splitlines()[0]} Give the preset and the flags that it was "
+            "trained with."
+        ) from error
 
 
 def _callbacks(

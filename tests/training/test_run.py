@@ -146,6 +146,30 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_pat
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+def test_fine_tuning_starts_with_a_fresh_optimizer(corpus, whole):
+    config = config_of(corpus)
+    model = training_run.build(config, training_run.RunOptions())
+    training_run.load_weights(str(whole[0]), model, config)
+    assert int(model.optimizer.iterations) == 0
+    assert all((slot.numpy() == 0).all() for slot in model.optimizer.variables[2:])
+
+
+def test_fine_tuning_another_architecture_is_refused(corpus, whole):
+    config = config_of(corpus)
+    wider = dataclasses.replace(config.model, d_ff=9)
+    config = dataclasses.replace(config, model=wider)
+    model = training_run.build(config, training_run.RunOptions())
+    with pytest.raises(ValueError, match="has other sizes than this run"):
+        training_run.load_weights(str(whole[0]), model, config)
+
+
+def test_a_loaded_model_can_be_trained_on_from_python(whole):
+    model = ModelDir(whole[0]).load_model()
+    model.compile("adam")
+    tokens = np.array([[5, 6, 3], [7, 3, 0]], "int32")
+    model.fit(tokens, tokens, verbose=0)
+
+
 def test_training_stops_when_nothing_gets_better(corpus, tmp_path):
     """At a rate of almost nothing the first evaluation stays the best."""
     lines = []
