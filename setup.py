@@ -53,6 +53,7 @@ PROGRAMS = {
     "kt-average-checkpoints": "bin.average_checkpoints",
     "kt-evaluate": "bin.evaluate",
     "kt-translate": "bin.translate",
+    "kt-training-cost": "bin.training_cost",
     "kt-export": "export.export_saved_model",
 }
 

@@ -136,6 +136,10 @@ def main() -> dict:
         f"trained {summary['steps']:,} steps; {summary['model_dir']}/model.keras has "
         f"the weights of {summary['model_keras']}"
     )
+    print(
+        f"cost: {summary['flops']:.2g} FLOPs in {summary['seconds']:,.0f} s, counted "
+        "from the model (compare with Table 2: bin/training_cost.py)"
+    )
     return summary
 
 

@@ -1,8 +1,9 @@
-"""Named configurations: the paper's models, and smaller ones for smaller jobs."""
+"""Named configurations: every model of the paper, and smaller ones for smaller jobs."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from keras_transformer.config import (
     DecodingConfig,
@@ -10,6 +11,22 @@ from keras_transformer.config import (
     TrainingConfig,
     check_choice,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperFigures:
+    """What the paper reports for a model; None where it is silent."""
+
+    # Table 3: per subword on newstest2013, the development set of English to German.
+    perplexity: float | None = None
+    # Table 3: tokenized BLEU on newstest2013, beam search, no averaging.
+    bleu: float | None = None
+    # Table 3, in millions, as rounded there; rows without a figure have that of base.
+    parameters: int | None = None
+    # Table 2: on newstest2014, checkpoints averaged (v5 of the paper).
+    test_bleu: float | None = None
+    # Table 2: FLOPs of the whole training.
+    training_flops: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +39,31 @@ class Preset:
     model: ModelConfig
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
+    paper: PaperFigures | None = None
 
+
+def _row(
+    row: str,
+    change: str,
+    figures: tuple[float, float, int],
+    model: dict[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
+) -> Preset:
+    """Make a row of Table 3: base with one change."""
+    return Preset(
+        name=f"table3_{row.lower()}",
+        description=f"Table 3, row {row}: {change}.",
+        model=ModelConfig(**(model or {})),
+        training=TrainingConfig(**(training or {})),
+        paper=PaperFigures(*figures),
+    )
+
+
+_BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout_rate=0.3)
+_BIG_TRAINING = TrainingConfig(train_steps=300_000, average_last=20)
+# §5.1: English to French has 32,000 word pieces
+# (bin/prepare_data.py --tokenizer=wordpiece --vocab_size=32000).
+_WORD_PIECES = 32_000
 
 _PRESETS = (
     Preset(
@@ -55,16 +96,54 @@ _PRESETS = (
     ),
     Preset(
         name="base",
-        description="The paper's base model (Table 3): millions of pairs, 8 GPUs.",
+        description="The paper's base model: millions of pairs, 8 GPUs.",
         model=ModelConfig(),
         training=TrainingConfig(),
+        paper=PaperFigures(4.92, 25.8, 65, test_bleu=27.3, training_flops=3.3e18),
     ),
     Preset(
         name="big",
-        description="The paper's big model (Table 3), for English to German.",
-        model=ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout_rate=0.3),
-        training=TrainingConfig(train_steps=300_000, average_last=20),
+        description="The paper's big model, for English to German.",
+        model=_BIG,
+        training=_BIG_TRAINING,
+        paper=PaperFigures(4.33, 26.4, 213, test_bleu=28.4, training_flops=2.3e19),
     ),
+    Preset(
+        name="base_enfr",
+        description="The paper's base model for English to French (Table 2).",
+        model=ModelConfig(vocab_size=_WORD_PIECES),
+        training=TrainingConfig(),
+        paper=PaperFigures(test_bleu=38.1, training_flops=3.3e18),
+    ),
+    Preset(
+        name="big_enfr",
+        description="The paper's big model for English to French: less dropout (§6.1).",
+        model=dataclasses.replace(_BIG, vocab_size=_WORD_PIECES, dropout_rate=0.1),
+        training=_BIG_TRAINING,
+        paper=PaperFigures(test_bleu=41.8, training_flops=2.3e19),
+    ),
+    _row("A1", "1 head of 512", (5.29, 24.9, 65), {"num_heads": 1}),
+    _row("A2", "4 heads of 128", (5.00, 25.5, 65), {"num_heads": 4}),
+    _row("A3", "16 heads of 32", (4.91, 25.8, 65), {"num_heads": 16}),
+    _row("A4", "32 heads of 16", (5.01, 25.4, 65), {"num_heads": 32}),
+    _row("B1", "keys of 16", (5.16, 25.1, 58), {"key_dim": 16}),
+    _row("B2", "keys of 32", (5.01, 25.4, 60), {"key_dim": 32}),
+    _row("C1", "2 layers", (6.11, 23.7, 36), {"num_layers": 2}),
+    _row("C2", "4 layers", (5.19, 25.3, 50), {"num_layers": 4}),
+    _row("C3", "8 layers", (4.88, 25.5, 80), {"num_layers": 8}),
+    _row("C4", "width 256, heads of 32", (5.75, 24.5, 28), {"d_model": 256}),
+    _row("C5", "width 1024, heads of 128", (4.66, 26.0, 168), {"d_model": 1024}),
+    _row("C6", "feed-forward width 1024", (5.12, 25.4, 53), {"d_ff": 1024}),
+    _row("C7", "feed-forward width 4096", (4.75, 26.2, 90), {"d_ff": 4096}),
+    _row("D1", "no dropout", (5.77, 24.6, 65), {"dropout_rate": 0.0}),
+    _row("D2", "dropout 0.2", (4.95, 25.5, 65), {"dropout_rate": 0.2}),
+    _row(
+        "D3", "no label smoothing", (4.67, 25.3, 65), training={"label_smoothing": 0.0}
+    ),
+    _row(
+        "D4", "label smoothing 0.2", (5.47, 25.7, 65), training={"label_smoothing": 0.2}
+    ),
+    _row("E", "learned positions", (4.92, 25.7, 65), {"position_encoding": "learned"}),
 )
 
 

@@ -74,6 +74,9 @@ class TokenTrainer(keras.Model):
         if loss == "sparse_categorical_crossentropy":
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
+        # Keras 3.15 would do it inside the first step, where replicas cannot.
+        with self.distribute_strategy.scope():
+            self.optimizer.build(self.trainable_variables)
         self.accumulate_steps = accumulate_steps
         self.seed = seed
         if jit_compile == "auto":
@@ -126,7 +129,6 @@ class TokenTrainer(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile a model loaded from `model.keras`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Do nothing: the model is built when it is made.

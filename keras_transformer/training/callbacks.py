@@ -65,19 +65,20 @@ class Progress(StepCallback):
         self._every_steps = every_steps
         self._write = write
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
-        self._shapes: set[tuple[int, int]] = set()
+        # How many batches of each shape were trained on.
+        self.shape_counts: collections.Counter[tuple[int, int]] = collections.Counter()
         self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
 
     @property
     def num_shapes(self) -> int:
         """Batch shapes seen so far."""
-        return len(self._shapes)
+        return len(self.shape_counts)
 
     def on_train_begin(self, logs=None):
         self._restart()
 
     def on_step(self, step, logs):
-        self._shapes.add(self._shape(step - 1))
+        self.shape_counts[self._shape(step - 1)] += 1
         self._tokens += self._num_tokens(step - 1)
         if step % self._every_steps and step != self._total_steps:
             return

@@ -21,6 +21,7 @@ from keras_transformer.training import callbacks, checkpoints
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer
 from keras_transformer.training.strategies import make_strategy
+from keras_transformer.training_cost import training_flops
 from keras_transformer.translator import Translator
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -220,7 +221,6 @@ def build(config: RunConfig, options: RunOptions) -> Transformer:
         accumulate_steps=config.training.accumulate_steps,
         seed=config.seed,
     )
-    model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -401,11 +401,17 @@ def finish(
     checkpoints.restore(chosen, model=model)
     place.save_model(model)
     speeds = run["progress"].tokens_per_second
+    flops = sum(
+        count * rows * training_flops(model.config, length, length)
+        for (rows, length), count in run["progress"].shape_counts.items()
+    )
     return {
         "model_dir": str(place.path),
         "steps": place.checkpoints().latest().step,
         "seconds": round(seconds, 1),
         "tokens_per_second": round(statistics.median(speeds), 1) if speeds else None,
+        # Of this process: a resumed run counts from where it resumed.
+        "flops": flops,
         "num_shapes": run["progress"].num_shapes,
         "best_metric": run["evaluate"].best,
         "stopped_early": run["evaluate"].stopped_early,

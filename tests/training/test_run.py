@@ -97,6 +97,8 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     for part in ("perplexity", "accuracy", "learning rate", "tokens/s", "shapes"):
         assert part in progress[0]
     assert sum(line.startswith("validation at step") for line in lines) == 2
+    # 6 steps of 150 padded tokens a side at most; a token costs a few thousand FLOPs.
+    assert 1e6 < summary["flops"] < 6 * 150 * 1e5
     assert json.loads((folder / "config.json").read_text())["format_version"] == 1
 
 

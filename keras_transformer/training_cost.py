@@ -1,0 +1,138 @@
+"""What training costs in floating-point operations, §6.1 and Table 2.
+
+The paper estimates it from outside: time x GPUs x what a GPU sustains. Counted from
+inside it is the multiplications and additions of every matrix product, three times
+those of the forward pass: the gradient of a product is two products of its size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from keras_transformer.config import ModelConfig
+
+# Single-precision TFLOPS that a device sustains, as the paper assumes (§6.1, footnote).
+SUSTAINED_TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}
+# Peaks of later devices by their makers' data sheets: bfloat16 matrix products without
+# sparsity, float16 for V100. Training sustains a part of a peak, often 0.3 to 0.5.
+PEAK_TFLOPS = {"V100": 125.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
+
+_DAY = 24.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedCost:
+    """A row of Table 2: BLEU on newstest2014, and FLOPs of training."""
+
+    model: str
+    bleu_ende: float | None = None
+    bleu_enfr: float | None = None
+    flops_ende: float | None = None
+    flops_enfr: float | None = None
+
+
+TABLE_2 = (
+    PublishedCost("ByteNet", 23.75),
+    PublishedCost("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    PublishedCost("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    PublishedCost("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    PublishedCost("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    PublishedCost("Deep-Att + PosUnk ensemble", None, 40.4, None, 8.0e20),
+    PublishedCost("GNMT + RL ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    PublishedCost("ConvS2S ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    PublishedCost("Transformer (base)", 27.3, 38.1, 3.3e18, 3.3e18),
+    PublishedCost("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRun:
+    """How long one of the paper's models trained, and on what (§5.2)."""
+
+    hours: float
+    num_devices: int = 8
+    device: str = "P100"
+
+
+# §5.2: 100,000 steps in 12 hours; 300,000 steps in 3.5 days.
+PAPER_RUNS = {"base": PublishedRun(12.0), "big": PublishedRun(3.5 * _DAY)}
+
+
+def flops_of_time(hours: float, num_devices: int, sustained_tflops: float) -> float:
+    """Estimate FLOPs the paper's way, §6.1.
+
+    Args:
+        hours: Wall time of the training.
+        num_devices: Devices that trained together.
+        sustained_tflops: 1e12 operations a second that one of them sustains.
+
+    Raises:
+        ValueError: If a number is not above 0.
+    """
+    given = {
+        "hours": hours,
+        "num_devices": num_devices,
+        "sustained_tflops": sustained_tflops,
+    }
+    for name, value in given.items():
+        if not value > 0:
+            raise ValueError(f"`{name}` must be above 0. Received: {name}={value}.")
+    return hours * 3600.0 * num_devices * sustained_tflops * 1e12
+
+
+def forward_flops(config: ModelConfig, source_length: int, target_length: int) -> float:
+    """Count the FLOPs of the matrix products of one pair's forward pass.
+
+    Softmax, normalization, dropout and the like are left out: they are below a
+    hundredth at the paper's sizes. Masked positions count, as they are computed.
+
+    Args:
+        config: The model.
+        source_length: Tokens of the source, padding included.
+        target_length: Tokens of the target, padding included.
+    """
+    inner = config.num_heads * (config.head_key_dim + config.head_value_dim)
+    projection = 2.0 * config.d_model * inner  # two of the four, for one token
+    ffn = 4.0 * config.d_model * config.d_ff
+    seen_by = 2.0 * inner  # both products with one key, for one query
+    encoder = source_length * (2 * projection + ffn + seen_by * source_length)
+    decoder_self = target_length * (2 * projection + seen_by * target_length)
+    # Queries and outputs stand at target positions, keys and values at source ones.
+    cross_queries = target_length * (projection + seen_by * source_length)
+    cross = cross_queries + source_length * projection
+    layers = encoder + decoder_self + cross + target_length * ffn
+    logits = 2.0 * target_length * config.d_model * config.output_vocab_size
+    return config.num_layers * layers + logits
+
+
+def training_flops(
+    config: ModelConfig, source_length: int, target_length: int
+) -> float:
+    """Count the FLOPs of one pair in training: forward, and twice that backward."""
+    return 3.0 * forward_flops(config, source_length, target_length)
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """Count a model's parameters without building it."""
+    d_model, d_ff = config.d_model, config.d_ff
+    key_width = config.num_heads * config.head_key_dim
+    value_width = config.num_heads * config.head_value_dim
+    attention = 2 * d_model * (key_width + value_width)
+    if config.attention_bias:
+        attention += 2 * key_width + value_width + d_model
+    ffn = 2 * d_model * d_ff + d_ff + d_model
+    norm = 2 * d_model
+    encoder_layer = attention + ffn + 2 * norm
+    decoder_layer = 2 * attention + ffn + 3 * norm
+    total = config.num_layers * (encoder_layer + decoder_layer)
+    if config.norm_placement == "pre":
+        total += 2 * norm
+    words = config.vocab_size
+    if not config.share_embeddings:
+        words += 2 * config.output_vocab_size
+    total += words * d_model
+    if config.output_bias:
+        total += config.output_vocab_size
+    if config.position_encoding == "learned":
+        total += 2 * config.num_positions * d_model
+    return total

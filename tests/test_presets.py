@@ -1,0 +1,107 @@
+"""Every model of the paper by name, against the figures the paper prints."""
+
+import dataclasses
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import presets
+from keras_transformer.model import Transformer
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+from keras_transformer.training_cost import num_parameters
+from keras_transformer.translator import Translator
+
+ROWS = [name for name in presets.names() if name.startswith("table3_")]
+PUBLISHED = [name for name in presets.names() if presets.get(name).paper]
+
+
+def at_37000_words(name):
+    return dataclasses.replace(presets.get(name).model, vocab_size=37_000)
+
+
+def reduced(name):
+    """The preset's shape at a sixteenth of its width and a sixth of its depth."""
+    model = presets.get(name).model
+
+    def narrow(width):
+        return None if width is None else max(1, width // 16)
+
+    return dataclasses.replace(
+        model,
+        vocab_size=30,
+        num_layers=max(1, model.num_layers // 6),
+        d_model=narrow(model.d_model),
+        d_ff=narrow(model.d_ff),
+        key_dim=narrow(model.head_key_dim),
+        value_dim=narrow(model.head_value_dim),
+        num_positions=20,
+    )
+
+
+def test_every_row_of_table_3_has_a_preset():
+    """19 rows, of which base and big are presets of their own."""
+    assert len(ROWS) == 18
+    for name in [*ROWS, "base", "big"]:
+        paper = presets.get(name).paper
+        assert paper.perplexity and paper.bleu and paper.parameters
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "enfr" not in name])
+def test_parameters_are_within_seven_percent_of_the_papers(name):
+    paper = presets.get(name).paper.parameters * 1e6
+    assert num_parameters(at_37000_words(name)) == pytest.approx(paper, rel=0.07)
+
+
+@pytest.mark.parametrize("row", ["b1", "b2", "c1", "c2", "c3", "c6", "c7"])
+def test_a_change_of_layers_alone_costs_what_the_paper_says(row):
+    """Within 1.5 million of the difference of the paper's rounded figures."""
+    name = f"table3_{row}"
+    ours = num_parameters(at_37000_words(name)) - num_parameters(at_37000_words("base"))
+    papers = presets.get(name).paper.parameters - presets.get("base").paper.parameters
+    assert ours / 1e6 == pytest.approx(papers, abs=1.5)
+
+
+@pytest.fixture
+def eager():
+    """Run functions op by op: at these sizes tracing takes longer than computing."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def distinct():
+    """Presets by what differs at reduced width: the others train as one of these."""
+    seen = {}
+    for name in presets.names():
+        seen.setdefault(
+            (reduced(name), presets.get(name).training.label_smoothing), name
+        )
+    return list(seen.values())
+
+
+@pytest.mark.parametrize("name", distinct())
+def test_every_preset_trains_on_two_replicas_saves_and_loads(
+    name, two_replicas, eager, tmp_path
+):
+    with two_replicas.scope():
+        model = Transformer(reduced(name))
+        smoothing = presets.get(name).training.label_smoothing
+        model.compile("adam", LabelSmoothedCrossEntropy(smoothing))
+    assert model.count_params() == num_parameters(reduced(name))
+    tokens = np.array([[5, 6, 7, 3], [8, 9, 3, 0]] * 2, "int32")
+    before = [weight.numpy() for weight in model.trainable_weights]
+    two_replicas.run(model.train_step, args=((tokens, tokens),))
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert (old != new.numpy()).any(), new.path
+    vocabulary = types.SimpleNamespace(vocab_size=30, pad_id=0, bos_id=2, eos_id=3)
+    translator = Translator(model, vocabulary, beam_size=2, extra_decode_length=2)
+    assert np.isfinite(translator.search(tf.constant(tokens)).scores[:, 0]).all()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    expected = model(tokens, model.shift_right(tokens))
+    np.testing.assert_allclose(
+        loaded(tokens, loaded.shift_right(tokens)), expected, atol=1e-5
+    )
