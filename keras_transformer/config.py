@@ -59,6 +59,9 @@ class ModelConfig:
     layer_norm_epsilon: float = 1e-6
     # Bias in the four projections of multi-head attention (§3.2.2 has none).
     attention_bias: bool = False
+    # r of §4: positions that self-attention sees, centred on the query in the encoder,
+    # ending at it in the decoder; None: all.
+    attention_window: int | None = None
     # One matrix for source embedding, target embedding and pre-softmax map (§3.4).
     share_embeddings: bool = True
     # Bias of the pre-softmax map.
@@ -80,7 +83,7 @@ class ModelConfig:
         sizes = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
         for name in (*sizes, "num_positions"):
             check_at_least(name, getattr(self, name), 1)
-        for name in ("target_vocab_size", "key_dim", "value_dim"):
+        for name in ("target_vocab_size", "key_dim", "value_dim", "attention_window"):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), 1)
         for name in ("dropout_rate", "attention_dropout_rate", "ffn_dropout_rate"):

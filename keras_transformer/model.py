@@ -96,8 +96,8 @@ class Transformer(TokenTrainer):
         if not return_attention:
             return logits
         return logits, {
-            "encoder": encoder_weights,
-            "decoder": decoder_weights,
+            "encoder": _full_weights(self.encoder, encoder_weights, source_tokens),
+            "decoder": _full_weights(self.decoder, decoder_weights, decoder_inputs),
             "cross": cross_weights,
         }
 
@@ -223,3 +223,12 @@ class Transformer(TokenTrainer):
             dtype=self.dtype_policy,
             name=name,
         )
+
+
+def _full_weights(stack, weights, tokens):
+    """Lay the self-attention weights of every layer out as matrices."""
+    length = ops.shape(tokens)[1]
+    return [
+        layer.self_attention.full_weights(own, length)
+        for layer, own in zip(stack.layers, weights, strict=True)
+    ]

@@ -122,6 +122,12 @@ _PRESETS = (
         training=_BIG_TRAINING,
         paper=PaperFigures(test_bleu=41.8, training_flops=2.3e19),
     ),
+    Preset(
+        name="base_restricted",
+        description="§4: base whose self-attention sees 64 positions, for long texts.",
+        model=ModelConfig(attention_window=64),
+        training=TrainingConfig(),
+    ),
     _row("A1", "1 head of 512", (5.29, 24.9, 65), {"num_heads": 1}),
     _row("A2", "4 heads of 128", (5.00, 25.5, 65), {"num_heads": 4}),
     _row("A3", "16 heads of 32", (4.91, 25.8, 65), {"num_heads": 16}),

@@ -95,8 +95,13 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
     projection = 2.0 * config.d_model * inner  # two of the four, for one token
     ffn = 4.0 * config.d_model * config.d_ff
     seen_by = 2.0 * inner  # both products with one key, for one query
-    encoder = source_length * (2 * projection + ffn + seen_by * source_length)
-    decoder_self = target_length * (2 * projection + seen_by * target_length)
+    window = config.attention_window or max(source_length, target_length)
+    encoder = source_length * (
+        2 * projection + ffn + seen_by * min(source_length, window)
+    )
+    decoder_self = target_length * (
+        2 * projection + seen_by * min(target_length, window)
+    )
     # Queries and outputs stand at target positions, keys and values at source ones.
     cross_queries = target_length * (projection + seen_by * source_length)
     cross = cross_queries + source_length * projection

@@ -26,6 +26,7 @@ VARIANTS = {
         "attention_bias": True,
     },
     "own head sizes": {"key_dim": 5, "value_dim": 11},
+    "restricted attention": {"attention_window": 3},
     "halves from 1": {"position_layout": "halves", "first_position": 1},
 }
 
@@ -86,22 +87,24 @@ def test_padding_changes_nothing(model):
 
 
 def test_attention_weights_are_distributions_over_real_tokens(model):
-    """Each layer's weights sum to one, and are exactly zero on padding."""
-    inputs = model.shift_right(TARGET)
+    """Each real query's weights sum to one, and are exactly zero on padding."""
+    inputs = np.asarray(model.shift_right(TARGET))
     _, weights = model(SOURCE, inputs, return_attention=True)
     assert [len(weights[kind]) for kind in ("encoder", "decoder", "cross")] == [2, 2, 2]
     assert weights["encoder"][0].shape == (3, 2, 5, 5)
     assert weights["cross"][1].shape == (3, 2, 7, 5)
-    for layer in (weight for kind in weights.values() for weight in kind):
-        np.testing.assert_allclose(np.sum(layer, -1), 1.0, atol=1e-5)
-    for kind in ("encoder", "cross"):
+    queries = {"encoder": SOURCE, "decoder": inputs, "cross": inputs}
+    for kind, tokens in queries.items():
         for layer in weights[kind]:
-            hidden = np.asarray(layer)[
-                np.broadcast_to((SOURCE == 0)[:, None, None, :], layer.shape)
-            ]
-            assert hidden.size and (hidden == 0.0).all()
-    for layer in weights["decoder"]:
-        assert (np.triu(np.asarray(layer), 1) == 0.0).all()
+            # [real query, head, key]; a sentence's first input is never padding
+            rows = np.moveaxis(np.asarray(layer), 1, 2)[tokens != 0]
+            np.testing.assert_allclose(np.sum(rows, -1), 1.0, atol=1e-5)
+            if kind == "decoder":
+                assert (np.triu(np.asarray(layer), 1) == 0.0).all()
+                continue
+            sentence = np.nonzero(tokens)[0]
+            hidden = np.broadcast_to((SOURCE == 0)[sentence][:, None], rows.shape)
+            assert hidden.any() and (rows[hidden] == 0.0).all()
 
 
 def test_cached_decoding_equals_the_full_pass(model):

@@ -164,14 +164,47 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args and returns as of `call` and `project_source`.
         """
+        return self.attend_cached(query, key, value, attention_mask, training)
+
+    def attend_cached(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend to exactly what the mask shows, as a cache of decoding needs it.
+
+        Args and returns as of `attend`, from which only restricted attention differs.
+        """
         heads, weights = scaled_dot_product_attention(
-            self._split_heads(self.query_projection(query)),
+            self.project_query(query),
             key,
             value,
             attention_mask,
             lambda weights: self.dropout(weights, training=training),
         )
-        return self.output_projection(_join_heads(heads)), weights
+        return self.join_heads(heads), weights
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """Return float `[batch, length, heads, key_dim]`."""
+        return self._split_heads(self.query_projection(query))
+
+    def join_heads(self, heads: Tensor) -> Tensor:
+        """Map `[batch, length, heads, value_dim]` to `[batch, length, d_model]`."""
+        batch, length, count, width = ops.shape(heads)
+        joined = ops.reshape(heads, (batch, length, count * width))
+        return self.output_projection(joined)
+
+    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        """Return weights as `[batch, heads, query_length, key_length]`.
+
+        Args:
+            weights: As `call` returned them.
+            length: Number of keys.
+        """
+        return weights
 
     def get_config(self):
         return {
@@ -206,6 +239,15 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.reshape(inputs, shape)
 
 
-def _join_heads(heads: Tensor) -> Tensor:
-    batch, length, count, width = ops.shape(heads)
-    return ops.reshape(heads, (batch, length, count * width))
+def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:
+    """Raise unless a tensor has as many axes, of these sizes where they are given."""
+    found = tuple(tensor.shape)
+    fits = len(found) == len(sizes) and all(
+        wanted in (None, size) or size is None
+        for size, wanted in zip(found, sizes, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"`{name}` must have the shape {sizes}, None for any size. "
+            f"Received: {name} of shape {found}."
+        )

@@ -34,7 +34,7 @@ class DecoderLayer(ConfiguredLayer):
     """
 
     def build(self, inputs_shape=None, encoder_output_shape=None):
-        self.self_attention = self.attention("self_attention")
+        self.self_attention = self.own_attention("self_attention", causal=True)
         self.self_attention_residual = self.residual("self_attention_residual")
         self.cross_attention = self.attention("cross_attention")
         self.cross_attention_residual = self.residual("cross_attention_residual")
@@ -51,17 +51,14 @@ class DecoderLayer(ConfiguredLayer):
         training=None,
     ):
         query = self.self_attention_residual.sublayer_input(inputs)
-        own = self.self_attention.project_source(query)
-        memory = self.cross_attention.project_source(encoder_output)
-        return self._sublayers(
-            inputs,
-            query,
-            own,
-            memory,
-            self_attention_mask,
-            cross_attention_mask,
-            training,
+        attended, self_weights = self.self_attention(
+            query, attention_mask=self_attention_mask, training=training
         )
+        memory = self.cross_attention.project_source(encoder_output)
+        x, cross_weights = self._after_self_attention(
+            inputs, attended, memory, cross_attention_mask, training
+        )
+        return x, self_weights, cross_weights
 
     def step(
         self,
@@ -79,7 +76,7 @@ class DecoderLayer(ConfiguredLayer):
 
         Args:
             inputs: float `[batch, beam, d_model]`.
-            step: int32 scalar.
+            step: int32 scalar: where in the cache this step goes.
             ancestry: bool `[batch, beam, steps_seen, beam]`: whether the hypothesis in
                 slot k passed through slot j at step s. Of the cache, as many steps are
                 read.
@@ -96,22 +93,19 @@ class DecoderLayer(ConfiguredLayer):
             _write(old, step, part) for old, part in zip(cache, new, strict=True)
         )
         num_seen = ops.shape(ancestry)[2]
-        outputs, *_ = self._sublayers(
-            inputs,
+        attended, _ = self.self_attention.attend_cached(
             query,
-            tuple(_flatten_steps(part[:, :num_seen]) for part in cache),
-            memory,
+            *(_flatten_steps(part[:, :num_seen]) for part in cache),
             _flatten_ancestry(ancestry),
-            memory_mask,
             training=False,
+        )
+        outputs, _ = self._after_self_attention(
+            inputs, attended, memory, memory_mask, training=False
         )
         return outputs, cache
 
-    def _sublayers(self, inputs, query, own, memory, self_mask, memory_mask, training):
-        """Run the three sub-layers, with keys and values projected already."""
-        attended, self_weights = self.self_attention.attend(
-            query, *own, self_mask, training
-        )
+    def _after_self_attention(self, inputs, attended, memory, memory_mask, training):
+        """Run the rest of the layer, with the memory projected already."""
         x = self.self_attention_residual(inputs, attended, training=training)
         attended, cross_weights = self.cross_attention.attend(
             self.cross_attention_residual.sublayer_input(x),
@@ -121,8 +115,7 @@ class DecoderLayer(ConfiguredLayer):
         )
         x = self.cross_attention_residual(x, attended, training=training)
         widened = self.ffn(self.ffn_residual.sublayer_input(x), training=training)
-        x = self.ffn_residual(x, widened, training=training)
-        return x, self_weights, cross_weights
+        return self.ffn_residual(x, widened, training=training), cross_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -156,9 +149,11 @@ class Decoder(ConfiguredLayer):
         training=None,
     ):
         length = inputs.shape[1] or ops.shape(inputs)[1]
-        self_mask = masks.causal_mask(length)
-        if target_mask is not None:
-            self_mask = ops.logical_and(self_mask, target_mask)
+        self_mask = target_mask
+        if self.config.attention_window is None:  # a causal window hides the future
+            self_mask = masks.causal_mask(length)
+            if target_mask is not None:
+                self_mask = ops.logical_and(self_mask, target_mask)
         x, self_weights, cross_weights = inputs, [], []
         for layer in self.layers:
             x, own, cross = layer(
@@ -189,9 +184,15 @@ class Decoder(ConfiguredLayer):
     ) -> list[LayerCache]:
         """Make the self-attention cache of a search, filled with zeros.
 
+        Restricted attention needs no more steps than its window.
+
         Returns:
             Per layer keys and values, float `[batch, step, beam slot, heads, dim]`.
         """
+        window = self.config.attention_window
+        if window is not None:
+            is_known = isinstance(num_steps, int)
+            num_steps = (min if is_known else ops.minimum)(num_steps, window)
         heads = (batch_size, num_steps, beam_size, self.config.num_heads)
         widths = (self.config.head_key_dim, self.config.head_value_dim)
         return [
@@ -213,15 +214,33 @@ class Decoder(ConfiguredLayer):
         Returns:
             float `[batch, beam, d_model]`, and the cache with this step in it.
         """
+        place = step
+        if self.config.attention_window is not None:
+            place, ancestry = _in_ring(step, ancestry, ops.shape(cache[0][0])[1])
         x, new_cache = inputs, []
         for layer, own_memory, own_cache in zip(
             self.layers, memory, cache, strict=True
         ):
             x, layer_cache = layer.step(
-                x, step, ancestry, own_memory, memory_mask, own_cache
+                x, place, ancestry, own_memory, memory_mask, own_cache
             )
             new_cache.append(layer_cache)
         return (x if self.norm is None else self.norm(x)), new_cache
+
+
+def _in_ring(
+    step: Tensor, ancestry: Tensor, size: int | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Find the place of a step in a cache of the last `size` steps, used in turn.
+
+    Returns:
+        The place, int32 scalar, and the ancestry of the steps that lie at the places,
+        bool `[batch, beam, size, beam]`.
+    """
+    places = ops.arange(size)
+    steps = step - ops.mod(step - places, size)  # the latest that was put there
+    there = ops.take(ancestry, ops.maximum(steps, 0), axis=2)
+    return ops.mod(step, size), ops.logical_and(there, (steps >= 0)[:, None])
 
 
 def _write(cache: Tensor, step: Tensor, update: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from keras_transformer.config import ModelConfig, from_dict
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 
 Tensor = Any
 
@@ -58,6 +59,25 @@ class ConfiguredLayer(keras.layers.Layer):
             config.head_value_dim,
             use_bias=config.attention_bias,
             dropout_rate=config.attention_dropout_rate,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def own_attention(self, name: str, causal: bool) -> MultiHeadAttention:
+        """Make a self-attention: restricted if the config has a window."""
+        config = self.config
+        if config.attention_window is None:
+            return self.attention(name)
+        layer = RestrictedSelfAttention(
+            config.d_model,
+            config.num_heads,
+            config.head_key_dim,
+            config.head_value_dim,
+            use_bias=config.attention_bias,
+            dropout_rate=config.attention_dropout_rate,
+            window=config.attention_window,
+            causal=causal,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -112,12 +132,12 @@ class EncoderLayer(ConfiguredLayer):
         attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
 
     Returns:
-        float `[batch, source_length, d_model]`, and the attention weights, float
-        `[batch, heads, source_length, source_length]`.
+        float `[batch, source_length, d_model]`, and the attention weights as the layer
+        `self_attention` returns them.
     """
 
     def build(self, inputs_shape=None):
-        self.self_attention = self.attention("self_attention")
+        self.self_attention = self.own_attention("self_attention", causal=False)
         self.self_attention_residual = self.residual("self_attention_residual")
         self.ffn = self.feed_forward("feed_forward")
         self.ffn_residual = self.residual("feed_forward_residual")
@@ -145,7 +165,8 @@ class Encoder(ConfiguredLayer):
     Returns:
         float `[batch, source_length, d_model]` (paper: z), and a list with the
         attention weights of every layer, float
-        `[batch, heads, source_length, source_length]`.
+        `[batch, heads, source_length, source_length]`; of restricted attention in
+        blocks.
     """
 
     def build(self, inputs_shape=None):

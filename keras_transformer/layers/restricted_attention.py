@@ -1,0 +1,209 @@
+"""Self-attention restricted to a neighbourhood of each position, §4 and Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer import config as config_lib
+from keras_transformer.layers.attention import (
+    MASKED_LOGIT,
+    MultiHeadAttention,
+    check_dimensions,
+)
+
+Tensor = Any
+
+
+def neighbourhood(window: int, causal: bool) -> tuple[int, int]:
+    """Split a window into the positions before and after the query's own.
+
+    The paper centres the r positions on the query (§4). A decoder sees nothing that
+    comes later, so there they end at the query.
+
+    Args:
+        window: Positions that a query sees, its own included (paper: r).
+        causal: Whether later positions are hidden.
+
+    Raises:
+        ValueError: If `window` is below 1.
+    """
+    config_lib.check_at_least("window", window, 1)
+    before = window - 1 if causal else window // 2
+    return before, window - 1 - before
+
+
+def restricted_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    before: int,
+    after: int,
+    padding: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute Eq. 1 where position i sees those from i - before to i + after alone.
+
+    The sentence is cut into blocks as long as the longer side of the neighbourhood;
+    each block's queries meet the keys of their own block and of those beside it. Time
+    and memory grow with length x (before + after), not with length squared.
+
+    Args:
+        query: float `[batch, length, heads, key_dim]`.
+        key: float `[batch, length, heads, key_dim]`.
+        value: float `[batch, length, heads, value_dim]`.
+        before: Positions seen before the query's own.
+        after: Positions seen after it.
+        padding: bool `[batch, length]`, True = real token; None: all are.
+        dropout: Applied to the weights; the paper has none here.
+
+    Returns:
+        The outputs, float `[batch, length, heads, value_dim]`, and the weights in
+        blocks, float `[batch, blocks, heads, block, keys]`, which `spread` lays out as
+        a matrix.
+    """
+    length = query.shape[1] or ops.shape(query)[1]
+    block = max(before, after, 1)
+    if padding is None:
+        padding = ops.ones_like(query[:1, :, 0, 0], dtype="bool")
+    scale = ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    queries = _blocks(query * scale, block)
+    keys, values, real = (
+        _beside(_blocks(tensor, block), before, after)
+        for tensor in (key, value, padding)
+    )
+    # B batch, N blocks, T query, S key, H heads, K key_dim, V value_dim
+    logits = ops.einsum("BNTHK,BNSHK->BNHTS", queries, keys)
+    near = _near(block, before, after)  # [T, S]
+    keep = ops.logical_and(near, ops.expand_dims(real, 2))  # [B, N, T, S]
+    logits = ops.where(
+        ops.expand_dims(keep, 2), ops.cast(logits, "float32"), MASKED_LOGIT
+    )
+    if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
+        weights = ops.ones_like(logits)
+    else:
+        weights = ops.softmax(logits, axis=-1)
+    weights = ops.cast(weights, query.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+    outputs = ops.einsum("BNHTS,BNSHV->BNTHV", dropped, values)
+    batch, num_blocks, _, heads, width = ops.shape(outputs)
+    outputs = ops.reshape(outputs, (batch, num_blocks * block, heads, width))
+    return outputs[:, :length], weights
+
+
+def spread(weights: Tensor, length: int | Tensor, before: int, after: int) -> Tensor:
+    """Lay blocks of weights out as the matrix of all queries and keys.
+
+    Args:
+        weights: From `restricted_attention`.
+        length: Positions of the sentence.
+        before: As given there.
+        after: As given there.
+
+    Returns:
+        float `[batch, heads, length, length]`, zero outside of the neighbourhood.
+    """
+    batch, num_blocks, heads, block, num_keys = ops.shape(weights)
+    rows = ops.reshape(
+        ops.transpose(weights, (0, 2, 1, 3, 4)),
+        (batch, heads, num_blocks * block, num_keys),
+    )[:, :, :length]
+    positions = ops.arange(length)
+    first_key = positions // block * block - (block if before else 0)
+    column = positions[None, :] - first_key[:, None]  # [query, key]
+    inside = ops.logical_and(column >= 0, column < num_keys)
+    column = ops.broadcast_to(
+        ops.clip(column, 0, num_keys - 1), (batch, heads, length, length)
+    )
+    found = ops.take_along_axis(rows, column, axis=-1)
+    return ops.where(inside, found, ops.zeros_like(found))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RestrictedSelfAttention(MultiHeadAttention):
+    """Multi-head self-attention over a neighbourhood of each position, §4.
+
+    Args:
+        window: Positions that a query sees, its own included (paper: r).
+        causal: Whether the window ends at the query (decoder), or is centred on it.
+        **kwargs: As of `MultiHeadAttention`.
+
+    Call arguments:
+        query: float `[batch, length, d_model]`.
+        attention_mask: bool `[batch, 1, length]`, True = real token.
+        training: Whether to drop weights.
+
+    Returns:
+        float `[batch, length, d_model]`, and the weights in blocks, see
+        `restricted_attention`.
+
+    Raises:
+        ValueError: If `window` is below 1, or a `source` other than the query is given.
+    """
+
+    def __init__(self, *args, window: int, causal: bool = False, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.before, self.after = neighbourhood(window, causal)
+        self.window = window
+        self.causal = causal
+
+    def call(self, query, source=None, attention_mask=None, training=None):
+        if source is not None:
+            raise ValueError(
+                "Restricted attention is self-attention: a neighbourhood in another "
+                "sequence means nothing. Leave `source` out."
+            )
+        return super().call(query, None, attention_mask, training)
+
+    def attend(self, query, key, value, attention_mask=None, training=None):
+        padding = None
+        if attention_mask is not None:
+            check_dimensions("attention_mask", attention_mask, (None, 1, None))
+            padding = attention_mask[:, 0]
+        heads, weights = restricted_attention(
+            self.project_query(query),
+            key,
+            value,
+            self.before,
+            self.after,
+            padding,
+            lambda weights: self.dropout(weights, training=training),
+        )
+        return self.join_heads(heads), weights
+
+    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        return spread(weights, length, self.before, self.after)
+
+    def get_config(self):
+        return {**super().get_config(), "window": self.window, "causal": self.causal}
+
+
+def _blocks(tensor: Tensor, block: int) -> Tensor:
+    """Cut the length of a tensor into `[batch, blocks, block, ...]`, zeros last."""
+    batch, length, *rest = ops.shape(tensor)
+    num_blocks = (length + block - 1) // block
+    ends = [(0, 0), (0, block - 1)] + [(0, 0)] * len(rest)
+    padded = ops.pad(tensor, ends)[:, : num_blocks * block]
+    return ops.reshape(padded, (batch, num_blocks, block, *rest))
+
+
+def _beside(blocks: Tensor, before: int, after: int) -> Tensor:
+    """Join each block with its neighbours: `[batch, blocks, up to 3 * block, ...]`."""
+    none = ops.zeros_like(blocks[:, :1])
+    parts = [blocks]
+    if before:
+        parts.insert(0, ops.concatenate([none, blocks[:, :-1]], axis=1))
+    if after:
+        parts.append(ops.concatenate([blocks[:, 1:], none], axis=1))
+    return ops.concatenate(parts, axis=2)
+
+
+def _near(block: int, before: int, after: int) -> Tensor:
+    """Return which keys `_beside` brings are neighbours: bool `[block, keys]`."""
+    first = -block if before else 0
+    last = 2 * block if after else block
+    distance = ops.arange(first, last)[None, :] - ops.arange(block)[:, None]
+    return ops.logical_and(distance >= -before, distance <= after)
