@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -91,11 +92,7 @@ class ModelConfig:
         check_choice("norm_placement", self.norm_placement, NORM_PLACEMENTS)
         check_choice("position_encoding", self.position_encoding, POSITION_ENCODINGS)
         check_choice("position_layout", self.position_layout, POSITION_LAYOUTS)
-        if self.layer_norm_epsilon <= 0:
-            raise ValueError(
-                "`layer_norm_epsilon` must be above 0. "
-                f"Received: layer_norm_epsilon={self.layer_norm_epsilon}."
-            )
+        check_above_zero("layer_norm_epsilon", self.layer_norm_epsilon)
         self._check_heads()
         self._check_vocabulary()
 
@@ -124,6 +121,7 @@ class ModelConfig:
             )
         for name in ("pad_id", "bos_id", "eos_id"):
             value = getattr(self, name)
+            check_integer(name, value)
             if not 0 <= value < self.output_vocab_size:
                 raise ValueError(
                     f"`{name}` must be an id of the target vocabulary, in "
@@ -192,10 +190,7 @@ class TrainingConfig:
         for name in ("label_smoothing", "adam_beta_1", "adam_beta_2"):
             check_rate(name, getattr(self, name))
         for name in ("learning_rate_scale", "adam_epsilon"):
-            if getattr(self, name) <= 0:
-                raise ValueError(
-                    f"`{name}` must be above 0. Received: {name}={getattr(self, name)}."
-                )
+            check_above_zero(name, getattr(self, name))
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "`tokens_per_batch` must be at least `max_length`, or the longest pair "
@@ -228,20 +223,33 @@ class DecodingConfig:
         check_at_least("beam_size", self.beam_size, 1)
         check_at_least("extra_decode_length", self.extra_decode_length, 0)
         check_at_least("max_input_length", self.max_input_length, 1)
-        if self.length_penalty_alpha < 0:
+        if not 0 <= self.length_penalty_alpha < math.inf:
             raise ValueError(
-                "`length_penalty_alpha` must be at least 0. "
+                "`length_penalty_alpha` must be a number of at least 0. "
                 f"Received: length_penalty_alpha={self.length_penalty_alpha}."
             )
 
 
-def check_at_least(name: str, value: Any, minimum: int) -> None:
-    """Raise unless `value` is an integer of at least `minimum`."""
+def check_integer(name: str, value: Any) -> None:
+    """Raise unless `value` is an integer."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
+
+
+def check_at_least(name: str, value: Any, minimum: int) -> None:
+    """Raise unless `value` is an integer of at least `minimum`."""
+    check_integer(name, value)
     if value < minimum:
         raise ValueError(
             f"`{name}` must be at least {minimum}. Received: {name}={value}."
+        )
+
+
+def check_above_zero(name: str, value: float) -> None:
+    """Raise unless `value` is a finite number above 0."""
+    if not 0 < value < math.inf:
+        raise ValueError(
+            f"`{name}` must be a finite number above 0. Received: {name}={value}."
         )
 
 

@@ -72,8 +72,9 @@ def export(translator: Translator, export_dir: str | os.PathLike) -> pathlib.Pat
             )
         except tf.errors.OpError as error:
             raise OSError(
-                f"Could not write the export below {export_dir}: {error.message}. Free "
-                "some space or check the folder's permissions."
+                f"Could not write the export into {export_dir}: "
+                f"{files.reason(error)}. Free some space or check the folder's "
+                "permissions."
             ) from error
     return version
 

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 
 def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
@@ -92,3 +93,12 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def reason(error: Any) -> str:
+    """Return what a TensorFlow file error says, without nodes and temporary files.
+
+    Args:
+        error: A `tf.errors.OpError`.
+    """
+    return error.message.rsplit("; ", 1)[-1].split(" [Op:")[0]

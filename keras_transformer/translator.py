@@ -65,7 +65,7 @@ class Translator(tf.Module):
         check_at_least("num_best", num_best, 1)
         if num_best > decoding.beam_size:
             raise ValueError(
-                "`num_best` must be at most `beam_size`. Received: "
+                "`num_best` (--nbest) must be at most `beam_size`. Received: "
                 f"num_best={num_best}, beam_size={decoding.beam_size}."
             )
         self.model = model

@@ -128,7 +128,7 @@ def test_rates_outside_zero_to_one_are_refused(config_class, name, value):
         config_class(**{name: value})
 
 
-@pytest.mark.parametrize("value", [0.0, -0.5])
+@pytest.mark.parametrize("value", [0.0, -0.5, float("nan"), float("inf")])
 @pytest.mark.parametrize(
     ("config_class", "name"),
     [
@@ -138,16 +138,24 @@ def test_rates_outside_zero_to_one_are_refused(config_class, name, value):
     ],
 )
 def test_numbers_that_must_be_positive_are_refused_otherwise(config_class, name, value):
-    with refuses(f"`{name}` must be above 0. Received: {name}={value}."):
+    with refuses(
+        f"`{name}` must be a finite number above 0. Received: {name}={value}."
+    ):
         config_class(**{name: value})
 
 
-def test_a_negative_length_penalty_is_refused():
+@pytest.mark.parametrize("value", [-0.6, float("nan"), float("inf")])
+def test_a_length_penalty_that_is_no_number_of_at_least_zero_is_refused(value):
     with refuses(
-        "`length_penalty_alpha` must be at least 0. "
-        "Received: length_penalty_alpha=-0.6."
+        "`length_penalty_alpha` must be a number of at least 0. "
+        f"Received: length_penalty_alpha={value}."
     ):
-        config.DecodingConfig(length_penalty_alpha=-0.6)
+        config.DecodingConfig(length_penalty_alpha=value)
+
+
+def test_special_ids_that_are_no_integers_are_refused():
+    with pytest.raises(TypeError, match="`eos_id` must be an integer"):
+        config.ModelConfig(eos_id=3.0)
 
 
 @pytest.mark.parametrize(
