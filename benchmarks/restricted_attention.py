@@ -1,0 +1,119 @@
+"""How time and memory of restricted self-attention grow with length, beside full (§4).
+
+    python benchmarks/restricted_attention.py
+
+runs each kind and length in a process of its own, forward and backward, and prints one
+line of JSON for each, then how much faster than n each grows from the shortest length
+to the longest. On 2 CPU cores it takes about two minutes. Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure
+from keras_transformer import programs
+from keras_transformer.config import check_at_least
+
+_LENGTHS = flags.DEFINE_list("lengths", ["512", "1024", "2048", "4096"], "n.")
+_WINDOW = flags.DEFINE_integer("window", 64, "Positions that a position sees (r).")
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 4, "Sequences.")
+_HEADS = flags.DEFINE_integer("num_heads", 8, "Heads, of 64 each.")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Calls a time is the median of.")
+_ONE = flags.DEFINE_string("one", None, "KIND:LENGTH to measure in this process.")
+
+KINDS = ("restricted", "full")
+
+
+def measure_one(kind: str, length: int) -> dict:
+    """Time forward and backward pass, and read the peak of memory above the start."""
+    import tensorflow as tf
+
+    from keras_transformer.layers import attention, restricted_attention
+
+    sides = restricted_attention.neighbourhood(_WINDOW.value, causal=False)
+
+    @tf.function
+    def run(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            if kind == "full":
+                outputs, _ = attention.scaled_dot_product_attention(
+                    inputs, inputs, inputs
+                )
+            else:
+                outputs, _ = restricted_attention.restricted_attention(
+                    inputs, inputs, inputs, *sides
+                )
+            total = tf.reduce_sum(outputs**2)
+        return tape.gradient(total, inputs)
+
+    def inputs_of(length):
+        return tf.random.normal((_BATCH_SIZE.value, length, _HEADS.value, 64))
+
+    run(inputs_of(2 * _WINDOW.value)).numpy()  # libraries and their threads
+    inputs = inputs_of(length)
+    before = memory("VmRSS")
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    seconds = measure.median_seconds(lambda: run(inputs).numpy(), _REPEATS.value)
+    return {
+        "kind": kind,
+        "length": length,
+        "seconds": seconds,
+        "peak_megabytes": round((memory("VmHWM") - before) / 1024, 1),
+    }
+
+
+def memory(name: str) -> int:
+    """Read a line of /proc/self/status, in KiB."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {name}: this benchmark needs Linux.")
+
+
+def main() -> dict:
+    """Measure every kind and length, and print how they grow."""
+    if _ONE.value is not None:
+        kind, length = _ONE.value.split(":")
+        return measure_one(kind, int(length))
+    lengths = [int(length) for length in _LENGTHS.value]
+    for length in lengths:
+        check_at_least("lengths", length, 1)
+    results, growth = [], {}
+    for kind in KINDS:
+        rows = [in_own_process(kind, length) for length in lengths]
+        for row in rows:
+            measure.write_line(**row)
+        for what in ("seconds", "peak_megabytes"):
+            growth[f"{kind}_{what}_over_n"] = round(
+                rows[-1][what] / rows[0][what] / (lengths[-1] / lengths[0]), 2
+            )
+        results += rows
+    summary = {"growth": growth, "results": results, "machine": measure.machine()}
+    measure.write_line(growth=growth, machine=summary["machine"])
+    return summary
+
+
+def in_own_process(kind: str, length: int) -> dict:
+    """Run this program for one kind and length."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
+    result = subprocess.run(
+        [sys.executable, __file__, *arguments, f"--one={kind}:{length}", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    programs.run(main)
