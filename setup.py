@@ -54,6 +54,7 @@ PROGRAMS = {
     "kt-evaluate": "bin.evaluate",
     "kt-translate": "bin.translate",
     "kt-training-cost": "bin.training_cost",
+    "kt-reproduce": "bin.reproduce",
     "kt-export": "export.export_saved_model",
 }
 

@@ -267,9 +267,9 @@ def table(results: list[dict[str, Any]], machine: dict[str, Any]) -> str:
 
 def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
     """Draw times over n and over d, both axes logarithmic."""
-    import io
-
     from matplotlib.figure import Figure
+
+    from keras_transformer.visualization import figures
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     axes = figure.subplots(1, 2)
@@ -285,14 +285,14 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3
     )
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=120)
-    files.atomic_write(path, content.getvalue())
+    figures.save_png(figure, path)
 
 
 def main() -> dict:
     """Measure, print lines of JSON, write table and plot."""
-    machine = measure.machine()
+    from keras_transformer.machine import describe
+
+    machine = describe()
     results = []
     for layer in LAYER_TYPES:
         result = measure_type(layer, _REPEATS.value)

@@ -85,6 +85,8 @@ def main() -> dict:
     if _ONE.value is not None:
         kind, length = _ONE.value.split(":")
         return measure_one(kind, int(length))
+    from keras_transformer.machine import describe
+
     lengths = [int(length) for length in _LENGTHS.value]
     for length in lengths:
         check_at_least("lengths", length, 1)
@@ -98,7 +100,7 @@ def main() -> dict:
                 rows[-1][what] / rows[0][what] / (lengths[-1] / lengths[0]), 2
             )
         results += rows
-    summary = {"growth": growth, "results": results, "machine": measure.machine()}
+    summary = {"growth": growth, "results": results, "machine": describe()}
     measure.write_line(growth=growth, machine=summary["machine"])
     return summary
 

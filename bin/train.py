@@ -18,7 +18,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import preset_flags, presets, programs
+from keras_transformer import device_flags, preset_flags, presets, programs
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
@@ -29,27 +29,6 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "Where checkpoints, logs and model.keras go."
 )
 _TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What is learned.")
-_DISTRIBUTION = flags.DEFINE_enum(
-    "distribution",
-    "auto",
-    ["auto", "one_device", "mirrored"],
-    "Devices to train on; auto: all GPUs, else one CPU.",
-)
-_NUM_REPLICAS = flags.DEFINE_integer(
-    "num_replicas", None, "Devices to use; without GPUs, logical CPU devices."
-)
-_JIT_COMPILE = flags.DEFINE_enum(
-    "jit_compile",
-    "auto",
-    ["auto", "true", "false"],
-    "Whether gradients are computed under XLA; auto: where there is a GPU.",
-)
-_PRECISION = flags.DEFINE_enum(
-    "precision",
-    "float32",
-    ["float32", "mixed_bfloat16", "mixed_float16"],
-    "Keras's dtype policy.",
-)
 _CHECKPOINT_EVERY_STEPS = flags.DEFINE_integer(
     "checkpoint_every_steps", None, "Steps between two checkpoints."
 )
@@ -93,6 +72,7 @@ _PRESET_FLAGS = {
     "training": preset_flags.define(TrainingConfig),
     "decoding": preset_flags.define(DecodingConfig),
 }
+flags.adopt_module_key_flags(device_flags)
 flags.adopt_module_key_flags(preset_flags)
 
 
@@ -109,13 +89,11 @@ def main() -> dict:
     config = training_run.resolve(
         preset,
         data.read_metadata(_DATA_DIR.value),
-        precision=_PRECISION.value,
+        precision=device_flags.PRECISION.value,
         seed=_SEED.value,
     )
     options = training_run.RunOptions(
-        distribution=_DISTRIBUTION.value,
-        num_replicas=_NUM_REPLICAS.value,
-        jit_compile=_JIT_COMPILE.value,
+        **device_flags.options(),
         checkpoint_every_steps=_CHECKPOINT_EVERY_STEPS.value,
         checkpoint_every_minutes=_CHECKPOINT_EVERY_MINUTES.value,
         keep_checkpoints=_KEEP_CHECKPOINTS.value,

@@ -122,6 +122,19 @@ def score_translations(
     )
 
 
+def moses_tokenized(lines: Sequence[str], target_language: str) -> list[str]:
+    """Return each line as its Moses tokens, joined by spaces: what papers scored.
+
+    Args:
+        lines: Plain text.
+        target_language: As of `score_translations`.
+
+    Raises:
+        ValueError: If `target_language` is no language code.
+    """
+    return [*map(_moses_tokenizer(_moses_language(target_language)), lines)]
+
+
 def _sentence_statistics(
     metric: sacrebleu.BLEU, hypotheses: Sequence[str], references: Sequence[str]
 ) -> np.ndarray:

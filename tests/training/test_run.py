@@ -6,29 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from keras_transformer import data, presets, tokenization
+from keras_transformer import data, presets
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training import run as training_run
 from keras_transformer.training import strategies
-
-WORDS = ["one", "two", "three", "four", "five"]
-
-
-def write_corpus(folder, name, vocab_size):
-    """Prepare a corpus whose target is its source."""
-    draw = np.random.default_rng(vocab_size)
-    for split, count in (("train", 60), ("valid", 7)):
-        lines = [
-            " ".join(draw.choice(WORDS, draw.integers(1, 5))) for _ in range(count)
-        ]
-        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
-    paths = {split: (folder / f"{split}.txt",) * 2 for split in ("train", "valid")}
-    data.prepare(
-        data.TextFiles(paths, "en", "de"),
-        folder / name,
-        lambda texts: tokenization.train_bpe(texts, vocab_size),
-    )
-    return str(folder / name)
+from tests.small_corpus import write_corpus
 
 
 @pytest.fixture(scope="module")
