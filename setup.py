@@ -36,6 +36,8 @@ TEST = [
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.6,<4",
+    # Drives Chromium over pages of attention; chromedriver comes with the system.
+    "selenium>=4.30,<5",
 ]
 EXTRAS_REQUIRE = {
     "test": TEST,
@@ -55,6 +57,7 @@ PROGRAMS = {
     "kt-translate": "bin.translate",
     "kt-training-cost": "bin.training_cost",
     "kt-reproduce": "bin.reproduce",
+    "kt-visualize-attention": "bin.visualize_attention",
     "kt-export": "export.export_saved_model",
 }
 
@@ -111,7 +114,7 @@ setuptools.setup(
         "keras_transformer.bin": "bin",
         "keras_transformer.export": "export",
     },
-    package_data={"keras_transformer": ["py.typed"]},
+    package_data={"keras_transformer": ["py.typed", "visualization/*.html"]},
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,
     entry_points={

@@ -138,6 +138,21 @@ def test_average_evaluate_translate_and_export(repository, folder, trained):
     assert served == out
 
 
+def test_attention_is_drawn_as_page_and_as_heat_maps(repository, trained, tmp_path):
+    _, model, _ = trained
+    program = ("bin/visualize_attention.py", f"--model_dir={model}", "--source=1 2 3")
+    page = tmp_path / "new" / "attention.html"
+    out = run(repository, *program, f"--output={page}", "--json")
+    summary = json.loads(out.splitlines()[-1])
+    assert summary["target_pieces"] == ["▁1", "▁2", "▁3", "</s>"]  # it copies
+    assert "Attention: 1 2 3" in page.read_text()
+    picture = tmp_path / "attention.png"
+    run(repository, *program, "--target=3 2", f"--output={picture}", "--heads=2")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    error = run(repository, *program, f"--output={picture}", "--layer=2", status=1)
+    assert "`layer` must be from 1 to 1" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -145,6 +160,10 @@ def test_average_evaluate_translate_and_export(repository, folder, trained):
         (["bin/train.py", "--num_heads=7"], "`num_heads` must divide `d_model`"),
         (["bin/translate.py", "--model_dir=absent"], "No model in absent"),
         (["bin/evaluate.py"], "--model_dir is needed"),
+        (
+            ["bin/visualize_attention.py", "--model_dir=m", "--source=a", "--output=x"],
+            "must be one of '.html', '.png'",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_line(repository, tmp_path, arguments, message):

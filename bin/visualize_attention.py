@@ -1,0 +1,109 @@
+"""Draw what a trained model attends to: heat maps, or a page to explore.
+
+    python bin/visualize_attention.py --model_dir=runs/multi30k/model \
+        --source="A man rides a bicycle." --output=attention.html
+
+translates the sentence and writes one page of HTML with every layer and head of all
+three kinds of attention; it works from a file, without a network. With --target another
+translation is read along. An --output that ends in .png gets the heat maps of one
+layer.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import programs
+from keras_transformer.config import check_choice
+
+_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    None,
+    "averaged, best, latest, or the path of a checkpoint; default: the first of these "
+    "that exists.",
+)
+_SOURCE = flags.DEFINE_string("source", None, "The sentence that is read.")
+_TARGET = flags.DEFINE_string(
+    "target", None, "Its translation; default: what the model writes."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "File to write, .html or .png.")
+_ATTENTION = flags.DEFINE_enum(
+    "attention",
+    "cross",
+    ["encoder", "decoder", "cross"],
+    "encoder or decoder self-attention, or encoder-decoder attention; HTML: which is "
+    "shown first.",
+)
+_LAYER = flags.DEFINE_integer(
+    "layer", None, "Layer, from 1; HTML: which is shown first; default: the last."
+)
+_HEADS = flags.DEFINE_list("heads", None, "Heads of the PNG, from 1; default: all.")
+_FORMATS = (".html", ".png")
+
+
+def main() -> dict:
+    """Record the attention, write the picture and return the JSON summary."""
+    for flag in (_MODEL_DIR, _SOURCE, _OUTPUT):
+        if flag.value is None:
+            raise ValueError(f"--{flag.name} is needed.")
+    output = pathlib.Path(_OUTPUT.value)
+    check_choice("ending of --output", output.suffix.lower(), _FORMATS)
+    heads = chosen_heads()
+    from keras_transformer import files
+    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.visualization import attention, figures, heat_map, page
+
+    translator = ModelDir(_MODEL_DIR.value).load_translator(_CHECKPOINT.value)
+    record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
+    layer = record.num_layers if _LAYER.value is None else _LAYER.value
+    if output.suffix.lower() == ".png":
+        heads = heads or list(range(1, record.num_heads + 1))
+        figures.save_png(
+            heat_map.heat_map(record, _ATTENTION.value, layer, heads), output
+        )
+    else:
+        files.atomic_write(output, page.attention_page(record, _ATTENTION.value, layer))
+    print(f"{' '.join(record.source_pieces)}  ->  {' '.join(record.target_pieces)}")
+    print(f"the picture is {output}")
+    return {
+        "output": str(output),
+        "source_pieces": record.source_pieces,
+        "target_pieces": record.target_pieces,
+        "num_layers": record.num_layers,
+        "num_heads": record.num_heads,
+    }
+
+
+def chosen_heads() -> list[int]:
+    """Return the numbers in --heads, none for all.
+
+    Raises:
+        ValueError: If they are no numbers, or stand beside an --output of HTML.
+    """
+    if _HEADS.value is None:
+        return []
+    if not _OUTPUT.value.lower().endswith(".png"):
+        raise ValueError("--heads is for an --output of .png; the page shows them all.")
+    try:
+        return [int(head) for head in _HEADS.value]
+    except ValueError:
+        raise ValueError(
+            "--heads must be numbers from 1, such as 1,2. "
+            f"Received: {','.join(_HEADS.value)}."
+        ) from None
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,153 @@
+"""What a model attends to while it reads and writes one pair of sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import check_choice
+from keras_transformer.translator import Translator
+
+# The three uses of attention, §3.2.3, as headings.
+KINDS = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "encoder-decoder attention",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionRecord:
+    """The attention weights of every layer and head for one pair.
+
+    A query is where the model looks from, a key what it looks at. In the decoder's
+    self-attention both are the tokens the decoder read, BOS first; in encoder-decoder
+    attention the query is the token that was written.
+    """
+
+    # Vocabulary entries, EOS last. "▁" stands for the space before a piece.
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+    # What the decoder starts with.
+    bos_piece: str
+    # By kind: float32 `[layer, head, query, key]`, each query's weights adding up to 1.
+    weights: dict[str, np.ndarray]
+
+    def queries(self, kind: str) -> tuple[str, ...]:
+        """Return the pieces that look, in order."""
+        return {
+            "encoder": self.source_pieces,
+            "decoder": self._read,
+            "cross": self.target_pieces,
+        }[kind]
+
+    def keys(self, kind: str) -> tuple[str, ...]:
+        """Return the pieces that are looked at, in order."""
+        return self._read if kind == "decoder" else self.source_pieces
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the encoder, and of the decoder."""
+        return len(self.weights["encoder"])
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of every layer."""
+        return self.weights["encoder"].shape[1]
+
+    @property
+    def _read(self) -> tuple[str, ...]:
+        return (self.bos_piece, *self.target_pieces[:-1])
+
+
+def record_attention(
+    translator: Translator, source_text: str, target_text: str | None = None
+) -> AttentionRecord:
+    """Run a pair through the model and keep every attention weight.
+
+    Args:
+        translator: Model and tokenizer.
+        source_text: What is read.
+        target_text: What is written; None: the model's own translation.
+
+    Raises:
+        ValueError: If a text has no words, or the source more tokens than the model
+            takes.
+    """
+    source = _tokens(translator, "source_text", source_text)
+    limit = translator.decoding.max_input_length
+    if len(source) > limit:
+        raise ValueError(
+            f"`source_text` must have at most {limit} tokens, EOS included. "
+            f"Received: {len(source)} tokens."
+        )
+    if target_text is None:
+        target = _translated(translator, source)
+    else:
+        target = _tokens(translator, "target_text", target_text)
+    model = translator.model
+    decoder_inputs = model.shift_right(tf.constant([target], tf.int32))
+    _, weights = model(
+        tf.constant([source], tf.int32), decoder_inputs, return_attention=True
+    )
+    return AttentionRecord(
+        source_pieces=_pieces(translator, source),
+        target_pieces=_pieces(translator, target),
+        bos_piece=_pieces(translator, [model.config.bos_id])[0],
+        weights={
+            kind: np.stack([np.float32(layer[0]) for layer in layers])
+            for kind, layers in weights.items()
+        },
+    )
+
+
+def check_layer_and_heads(
+    record: AttentionRecord, kind: str, layer: int, heads: list[int]
+) -> None:
+    """Raise unless the record has that attention.
+
+    Args:
+        record: The record.
+        kind: "encoder", "decoder" or "cross".
+        layer: From 1.
+        heads: From 1.
+
+    Raises:
+        ValueError: If it has not; the message says what there is.
+    """
+    check_choice("attention", kind, tuple(KINDS))
+    for name, number, most in (
+        ("layer", layer, record.num_layers),
+        *(("head", head, record.num_heads) for head in heads),
+    ):
+        if not 1 <= number <= most:
+            raise ValueError(
+                f"`{name}` must be from 1 to {most}: the model has as many. "
+                f"Received: {name}={number}."
+            )
+    if not heads:
+        raise ValueError("`heads` must name at least one head, counted from 1.")
+
+
+def _tokens(translator, name, text) -> list[int]:
+    """Return the ids of a text, EOS last."""
+    (tokens,) = translator.tokenizer.encode([text])
+    if not len(tokens):
+        raise ValueError(f"`{name}` must have words. Received: {text!r}.")
+    return [*tokens.tolist(), translator.model.config.eos_id]
+
+
+def _translated(translator, source) -> list[int]:
+    """Return the ids of the best hypothesis, EOS last."""
+    config = translator.model.config
+    best = translator.search(tf.constant([source], tf.int32)).tokens[0, 0].numpy()
+    # One that was cut at the output limit has no EOS of its own.
+    written = best[(best != config.pad_id) & (best != config.eos_id)]
+    return [*written.tolist(), config.eos_id]
+
+
+def _pieces(translator, tokens) -> tuple[str, ...]:
+    pieces = translator.tokenizer.pieces(tf.constant(tokens, tf.int32)).numpy()
+    return tuple(piece.decode("utf-8", "replace") for piece in pieces)
