@@ -33,8 +33,7 @@ _OUTPUT = flags.DEFINE_string(
 
 def main() -> dict:
     """Average and return the JSON summary."""
-    if _MODEL_DIR.value is None:
-        raise ValueError("--model_dir is needed.")
+    programs.check_given(_MODEL_DIR)
     from keras_transformer import averaging
 
     summary = averaging.average_run(

@@ -23,15 +23,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs, text_files
+from keras_transformer import model_flags, programs, text_files
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    None,
-    "averaged, best, latest, or the path of a checkpoint; default: the first of these "
-    "that exists.",
-)
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Which part of it.")
 _SOURCE = flags.DEFINE_string("source", None, "Text to translate, one sentence a line.")
@@ -59,6 +53,7 @@ _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
 _REPORT = flags.DEFINE_string("report", None, "JSON file to write.")
 _OUTPUT = flags.DEFINE_string("output", None, "Text file for the translations.")
 _TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What was learned.")
+flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
@@ -73,10 +68,10 @@ def main() -> dict:
 
         sources, references = read_pairs()
         result = evaluation_run.translate_and_measure(
-            _MODEL_DIR.value,
+            MODEL_DIR.value,
             sources,
             references,
-            checkpoint=_CHECKPOINT.value,
+            checkpoint=CHECKPOINT.value,
             batch_size=_BATCH_SIZE.value,
             beam_size=_BEAM_SIZE.value,
             length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
@@ -88,11 +83,11 @@ def main() -> dict:
 def check_flags() -> None:
     """Raise unless the flags name one thing to score."""
     if _HYPOTHESIS.value:
-        needed, excluded = (_REFERENCE,), (_MODEL_DIR, _DATA_DIR, _SOURCE)
+        needed, excluded = (_REFERENCE,), (MODEL_DIR, _DATA_DIR, _SOURCE)
     elif _DATA_DIR.value:
-        needed, excluded = (_MODEL_DIR,), (_SOURCE, _REFERENCE)
+        needed, excluded = (MODEL_DIR,), (_SOURCE, _REFERENCE)
     else:
-        needed, excluded = (_MODEL_DIR, _SOURCE, _REFERENCE), ()
+        needed, excluded = (MODEL_DIR, _SOURCE, _REFERENCE), ()
     for flag in needed:
         if not flag.value:
             raise ValueError(

@@ -47,9 +47,7 @@ flags.adopt_module_key_flags(device_flags)
 
 def main() -> dict:
     """Run the rows, write the report and return the JSON summary."""
-    for flag in (_DATA_DIR, _OUTPUT_DIR):
-        if flag.value is None:
-            raise ValueError(f"--{flag.name} is needed.")
+    programs.check_given(_DATA_DIR, _OUTPUT_DIR)
     rows = reproduction.choose_rows(_ROWS.value)
     scaled = {row: chosen_preset(row) for row in rows}
     from keras_transformer import data

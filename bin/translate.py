@@ -19,15 +19,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs
+from keras_transformer import model_flags, programs
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    None,
-    "averaged, best, latest, or the path of a checkpoint; default: the first of these "
-    "that exists.",
-)
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
     None,
@@ -47,11 +41,12 @@ _NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best fi
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 64, "Sentences translated at once.", lower_bound=1
 )
+flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Translate and return the JSON summary."""
-    if (_MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     from keras_transformer import text_files
 
@@ -67,7 +62,7 @@ def main() -> dict:
 def _translate(lines):
     if _SAVED_MODEL.value is None:
         return _load_translator().translate(lines, _BATCH_SIZE.value)
-    fixed = (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, _NBEST, _CHECKPOINT)
+    fixed = (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
     for flag in fixed:
         if flag.value is not None:
             raise ValueError(
@@ -82,8 +77,8 @@ def _translate(lines):
 def _load_translator():
     from keras_transformer.model_dir import ModelDir
 
-    return ModelDir(_MODEL_DIR.value).load_translator(
-        _CHECKPOINT.value,
+    return ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         beam_size=_BEAM_SIZE.value,
         length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,

@@ -19,16 +19,10 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs
+from keras_transformer import model_flags, programs
 from keras_transformer.config import check_choice
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
-_MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint",
-    None,
-    "averaged, best, latest, or the path of a checkpoint; default: the first of these "
-    "that exists.",
-)
 _SOURCE = flags.DEFINE_string("source", None, "The sentence that is read.")
 _TARGET = flags.DEFINE_string(
     "target", None, "Its translation; default: what the model writes."
@@ -46,13 +40,12 @@ _LAYER = flags.DEFINE_integer(
 )
 _HEADS = flags.DEFINE_list("heads", None, "Heads of the PNG, from 1; default: all.")
 _FORMATS = (".html", ".png")
+flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Record the attention, write the picture and return the JSON summary."""
-    for flag in (_MODEL_DIR, _SOURCE, _OUTPUT):
-        if flag.value is None:
-            raise ValueError(f"--{flag.name} is needed.")
+    programs.check_given(MODEL_DIR, _SOURCE, _OUTPUT)
     output = pathlib.Path(_OUTPUT.value)
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
@@ -60,7 +53,7 @@ def main() -> dict:
     from keras_transformer.model_dir import ModelDir
     from keras_transformer.visualization import attention, figures, heat_map, page
 
-    translator = ModelDir(_MODEL_DIR.value).load_translator(_CHECKPOINT.value)
+    translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
     record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
     layer = record.num_layers if _LAYER.value is None else _LAYER.value
     if output.suffix.lower() == ".png":

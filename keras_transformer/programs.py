@@ -63,6 +63,17 @@ def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
     app.run(guarded, flags_parser=parse)
 
 
+def check_given(*needed: flags.FlagHolder) -> None:
+    """Raise unless all of these flags have a value.
+
+    Raises:
+        ValueError: If one has none; the message names it.
+    """
+    for flag in needed:
+        if flag.value is None:
+            raise ValueError(f"--{flag.name} is needed.")
+
+
 def _fail(program: str, message: str) -> None:
     print(f"{program}: {message}", file=sys.stderr, flush=True)
     sys.exit(1)

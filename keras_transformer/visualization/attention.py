@@ -27,6 +27,8 @@ class AttentionRecord:
     attention the query is the token that was written.
     """
 
+    # What was read.
+    source_text: str
     # Vocabulary entries, EOS last. "▁" stands for the space before a piece.
     source_pieces: tuple[str, ...]
     target_pieces: tuple[str, ...]
@@ -93,6 +95,7 @@ def record_attention(
         tf.constant([source], tf.int32), decoder_inputs, return_attention=True
     )
     return AttentionRecord(
+        source_text=source_text,
         source_pieces=_pieces(translator, source),
         target_pieces=_pieces(translator, target),
         bos_piece=_pieces(translator, [model.config.bos_id])[0],

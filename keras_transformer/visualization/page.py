@@ -37,14 +37,13 @@ def attention_page(record: AttentionRecord, kind: str, layer: int) -> str:
     """
     check_layer_and_heads(record, kind, layer, [1])
     template = importlib.resources.files(__package__).joinpath("page.html")
-    title = "".join(record.source_pieces[:-1]).replace("▁", " ").strip()
     data = {
         "kinds": {name: _kind(record, name) for name in KINDS},
         "first": {"kind": kind, "layer": layer - 1},
     }
     # "<" would let a word end the script.
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    parts = {"title": html.escape(title), "data": text}
+    parts = {"title": html.escape(record.source_text), "data": text}
     return _PLACE.sub(
         lambda match: parts[match[1]], template.read_text(encoding="utf-8")
     )

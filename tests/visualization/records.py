@@ -20,6 +20,7 @@ def make_record(seed=7):
 
     decoder = weights(len(TARGET), len(TARGET)) * np.tri(len(TARGET))
     return AttentionRecord(
+        source_text="the <b>",
         source_pieces=SOURCE,
         target_pieces=TARGET,
         bos_piece="<s>",
