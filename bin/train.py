@@ -3,8 +3,9 @@
     python bin/train.py --preset=base --data_dir=data/wmt14_ende --model_dir=runs/base
 
 trains the paper's base model on all GPUs of the machine: on 8 P100s the paper's 100,000
-steps took 12 hours. Run the same command again to resume after a stop. Every field of
-the preset has a flag; `--preset=tiny` is for a CPU.
+steps took 12 hours. Run the same command again to resume after a stop; SIGTERM and
+Ctrl-C end the step, save it, and exit with status 143 or 130. Every field of the preset
+has a flag; `--preset=tiny` is for a CPU.
 """
 
 from __future__ import annotations
@@ -78,13 +79,12 @@ flags.adopt_module_key_flags(preset_flags)
 
 def main() -> dict:
     """Train and return the JSON summary."""
-    for flag in (_DATA_DIR, _MODEL_DIR):
-        if flag.value is None:
-            raise ValueError(f"--{flag.name} is needed.")
+    programs.check_given(_DATA_DIR, _MODEL_DIR)
     preset = chosen_preset()
     # TensorFlow takes seconds to import: wrong flags are answered before.
     from keras_transformer import data
     from keras_transformer.training import run as training_run
+    from keras_transformer.training.stops import StoppedBySignalError
 
     config = training_run.resolve(
         preset,
@@ -103,13 +103,17 @@ def main() -> dict:
         log_every_steps=_LOG_EVERY_STEPS.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
-    summary = training_run.train(
-        _DATA_DIR.value,
-        _MODEL_DIR.value,
-        config,
-        options,
-        write=lambda line: print(line, flush=True),
-    )
+    try:
+        summary = training_run.train(
+            _DATA_DIR.value,
+            _MODEL_DIR.value,
+            config,
+            options,
+            write=lambda line: print(line, flush=True),
+        )
+    except StoppedBySignalError as stopped:
+        print(stopped, flush=True)
+        sys.exit(stopped.exit_status)
     print(
         f"trained {summary['steps']:,} steps; {summary['model_dir']}/model.keras has "
         f"the weights of {summary['model_keras']}"

@@ -58,13 +58,11 @@ def choose_rows(text: str) -> list[str]:
     Raises:
         ValueError: If a row is not in the table; the message suggests the nearest.
     """
-    if text.strip().lower() == "all":
-        return list(ROWS)
     by_lower = {row.lower(): row for row in ROWS}
     wanted = {"base"}  # the others are compared with it
-    for name in text.split(","):
-        check_choice("row", name.strip().lower(), [*by_lower, "all"])
-        wanted.add(by_lower[name.strip().lower()])
+    for name in text.lower().split(","):
+        check_choice("row", name.strip(), [*by_lower, "all"])
+        wanted.update(ROWS if name.strip() == "all" else [by_lower[name.strip()]])
     return [row for row in ROWS if row in wanted]
 
 
@@ -286,6 +284,7 @@ class _Clock:
 def _end_with_parent() -> None:
     """Make this process end when the one that started it is gone."""
     logging.set_verbosity(logging.WARNING)
+    os.setsid()  # Ctrl-C reaches the parent alone, which then ends this process
     parent = multiprocessing.parent_process()
 
     def wait():

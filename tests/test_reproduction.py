@@ -35,6 +35,7 @@ def test_all_names_every_row_of_the_table():
 
 def test_rows_are_chosen_in_the_order_of_the_table_with_base():
     assert reproduction.choose_rows("e, A4,a1") == ["base", "A1", "A4", "E"]
+    assert reproduction.choose_rows("A1,All") == reproduction.choose_rows("all")
 
 
 def test_a_wrong_row_is_named_with_the_nearest():
@@ -111,6 +112,10 @@ def test_a_row_is_finished_once_goes_on_and_refuses_others(corpus, tmp_path):
     assert more.seconds > first.seconds
     with pytest.raises(ValueError, match="its `label_smoothing` is 0.1, here it is"):
         run_row(corpus, tmp_path, [], train_steps=3, label_smoothing=0.2)
+    with pytest.raises(
+        ValueError, match="has 3 steps behind it, more than train_steps"
+    ):
+        run_row(corpus, tmp_path, [], train_steps=2)
 
 
 def test_a_damaged_result_says_what_to_do(tmp_path):

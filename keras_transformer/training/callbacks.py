@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import math
+import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +25,12 @@ class StepCallback(keras.callbacks.Callback):
     def __init__(self, first_step: int = 0):
         super().__init__()
         self.first_step = first_step
+        # Steps that the run has behind it.
+        self.step = first_step
 
     def on_train_batch_end(self, batch, logs=None):
-        self.on_step(self.first_step + batch + 1, logs or {})
+        self.step = self.first_step + batch + 1
+        self.on_step(self.step, logs or {})
 
     def on_step(self, step: int, logs: dict[str, float]) -> None:
         """Subclass: called after step `step`, counted from 1."""
@@ -68,6 +73,7 @@ class Progress(StepCallback):
         # How many batches of each shape were trained on.
         self.shape_counts: collections.Counter[tuple[int, int]] = collections.Counter()
         self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
+        self._restart()
 
     @property
     def num_shapes(self) -> int:
@@ -151,31 +157,49 @@ class SaveCheckpoints(StepCallback):
         self._every_steps = every_steps
         self._every_minutes = every_minutes
         self._state = state
-        self._step = self._saved_step = first_step
+        self._saved_step = first_step
+        self._path = folder.path_of(first_step)
         self._saved_time = time.monotonic()
 
     def on_step(self, step, logs):
-        self._step = step
         by_steps = self._every_steps and step % self._every_steps == 0
         elapsed = (time.monotonic() - self._saved_time) / 60
         by_minutes = self._every_minutes and elapsed >= self._every_minutes
         if by_steps or by_minutes:
-            self.save()
+            self.save(step)
 
     def on_train_end(self, logs=None):
-        if self._step > self._saved_step:
-            self.save()
+        self.save(self.step)
 
-    def save(self) -> None:
-        """Save now."""
-        self._folder.save(
-            self._step,
+    def save(self, step: int) -> pathlib.Path:
+        """Save now, unless this step is saved, and return where it is."""
+        if step == self._saved_step:
+            return self._path
+        saved = self._folder.save(
+            step,
             self._state(),
             model=self.model,
             optimizer=self.model.optimizer,
         )
-        self._saved_step = self._step
+        self._saved_step, self._path = step, saved.path
         self._saved_time = time.monotonic()
+        return saved.path
+
+
+class StopWhenAsked(keras.callbacks.Callback):
+    """Ends training after the step during which it was asked to.
+
+    Args:
+        is_asked: Returns whether it was.
+    """
+
+    def __init__(self, is_asked: Callable[[], bool]):
+        super().__init__()
+        self._is_asked = is_asked
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._is_asked():
+            self.model.stop_training = True
 
 
 class Evaluate(StepCallback):
@@ -191,6 +215,7 @@ class Evaluate(StepCallback):
         patience: Evaluations without a new best after which training stops; None: it
             does not.
         best: The best value of the run so far, where it was resumed.
+        evaluated_step: The last step that was evaluated before.
         evaluations_since_best: How many came after it.
         log_dir: Where TensorBoard looks; None: nowhere.
         write: Takes a line.
@@ -205,6 +230,7 @@ class Evaluate(StepCallback):
         best_metric: str = "bleu",
         patience: int | None = None,
         best: float | None = None,
+        evaluated_step: int = 0,
         evaluations_since_best: int = 0,
         log_dir: str | None = None,
         write: Callable[[str], None] = print,
@@ -220,20 +246,33 @@ class Evaluate(StepCallback):
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
         self._write = write
         self.best = best
+        self.evaluated_step = evaluated_step
         self.evaluations_since_best = evaluations_since_best
         self.stopped_early = False
+
+    def catch_up(self, model: keras.Model) -> None:
+        """Evaluate the step that a run stands at, where it was stopped before that.
+
+        Args:
+            model: With the weights of that step.
+        """
+        self.set_model(model)
+        if self.evaluated_step < self.step:
+            self.on_step(self.step, {})
 
     def on_step(self, step, logs):
         if step % self._every_steps and step != self._total_steps:
             return
         metrics = self._evaluate()
+        self.evaluated_step = step
         is_best = self._keep_best(step, metrics)
         shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         self._write(f"validation at step {step:,}: {shown}{'  (best)' * is_best}")
         self._to_board(step, metrics)
         if self._patience and self.evaluations_since_best >= self._patience:
+            best = "any" if self.best is None else f"{self.best:.3f}"
             self._write(
-                f"stopping: no better {self._best_metric} than {self.best:.3f} in "
+                f"stopping: no better {self._best_metric} than {best} in "
                 f"{self.evaluations_since_best} evaluations"
             )
             self.stopped_early = True
@@ -243,13 +282,15 @@ class Evaluate(StepCallback):
         """Return what a resumed run needs to know."""
         return {
             "best": self.best,
+            "evaluated_step": self.evaluated_step,
             "evaluations_since_best": self.evaluations_since_best,
         }
 
     def _keep_best(self, step, metrics):
         value = metrics[self._best_metric]
         sign = 1 if self._best_metric == "bleu" else -1
-        if self.best is not None and sign * value <= sign * self.best:
+        is_no_better = self.best is not None and sign * value <= sign * self.best
+        if is_no_better or not math.isfinite(value):
             self.evaluations_since_best += 1
             return False
         self.best, self.evaluations_since_best = value, 0

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from keras_transformer import files
 from keras_transformer.config import check_at_least
@@ -22,6 +23,10 @@ FORMAT_VERSION = 1
 _PREFIX = "checkpoint"
 _STATE = "state.json"
 _FOLDER = re.compile(r"step-(\d+)")
+
+
+class DamagedCheckpointError(ValueError):
+    """The files of a checkpoint are not as they were written."""
 
 
 class Checkpoint(NamedTuple):
@@ -36,13 +41,17 @@ class Checkpoint(NamedTuple):
         """What was saved beside the variables, such as the best metric.
 
         Raises:
-            ValueError: If it cannot be read, or has another format version.
+            DamagedCheckpointError: If it cannot be read.
+            ValueError: If it has another format version.
         """
         try:
             state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
             version = state["format_version"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is damaged: {_STATE}: {error}.") from error
+            raise DamagedCheckpointError(
+                f"{self.path} is damaged: {_STATE}: {error}. Delete the folder to use "
+                "the checkpoint before it."
+            ) from error
         if version != FORMAT_VERSION:
             raise ValueError(
                 f"{self.path} has format version {version}; this program reads version "
@@ -77,8 +86,15 @@ class CheckpointFolder:
         """Return the newest checkpoint, or None."""
         return max(self.list(), key=lambda found: found.step, default=None)
 
+    def path_of(self, step: int) -> pathlib.Path:
+        """Return where the checkpoint of a step lies, or would."""
+        return self.path / f"step-{step:08d}"
+
     def save(self, step: int, state: dict[str, Any], **trackables: Any) -> Checkpoint:
         """Write a checkpoint whole or not at all, then drop the oldest beyond `keep`.
+
+        Those of later steps go too: a run that writes this one had gone back behind
+        them, because they were damaged.
 
         Args:
             step: Optimizer steps so far.
@@ -88,7 +104,7 @@ class CheckpointFolder:
         Raises:
             OSError: If the disk is full or cannot be written; earlier ones stay.
         """
-        path = self.path / f"step-{step:08d}"
+        path = self.path_of(step)
         with files.atomic_folder(path) as aside:
             _write_variables(aside, trackables)
             sums = {
@@ -97,8 +113,11 @@ class CheckpointFolder:
             content = dict(state, format_version=FORMAT_VERSION, step=step, sha256=sums)
             files.atomic_write(aside / _STATE, json.dumps(content, indent=2) + "\n")
         if self.keep is not None:
-            for old in self.list()[: -self.keep]:
-                shutil.rmtree(old.path, ignore_errors=True)
+            found = self.list()
+            until_now = [old for old in found if old.step <= step]
+            for old in found:
+                if old not in until_now[-self.keep :]:
+                    shutil.rmtree(old.path, ignore_errors=True)
         return Checkpoint(path, step)
 
 
@@ -114,13 +133,14 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
         The state saved beside the variables.
 
     Raises:
-        ValueError: If the checkpoint is damaged, or of another model.
+        DamagedCheckpointError: If the files are not as they were written.
+        ValueError: If the checkpoint is of another model.
     """
     state = checkpoint.state
     for name, expected in state["sha256"].items():
         file = checkpoint.path / name
         if not file.is_file() or files.sha256_of(file) != expected:
-            raise ValueError(
+            raise DamagedCheckpointError(
                 f"{checkpoint.path} is damaged: {name} is absent or not as it was "
                 "written. Delete the folder to use the checkpoint before it."
             )
@@ -132,6 +152,37 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
             f"{checkpoint.path} does not fit the model: {str(error).splitlines()[0]}"
         ) from error
     return state
+
+
+def restore_newest(
+    folder: CheckpointFolder, **trackables: Any
+) -> tuple[Checkpoint, dict[str, Any]] | None:
+    """Load the newest checkpoint that is whole, with a warning for those that are not.
+
+    Args:
+        folder: Where they lie.
+        **trackables: As of `restore`.
+
+    Returns:
+        The checkpoint and the state saved with it; None: there is no checkpoint.
+
+    Raises:
+        DamagedCheckpointError: If none is whole; nothing is deleted.
+        ValueError: If they are of another model.
+    """
+    found = folder.list()
+    for checkpoint in reversed(found):
+        try:
+            return checkpoint, restore(checkpoint, **trackables)
+        except DamagedCheckpointError as error:
+            logging.warning("%s The one before is tried.", error)
+    if found:
+        raise DamagedCheckpointError(
+            f"All {len(found)} checkpoints in {folder.path} are damaged, the newest "
+            f"{found[-1].path.name}. Restore them from a copy, or train again into "
+            "another --model_dir."
+        )
+    return None
 
 
 def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from keras_transformer.config import check_at_least, check_choice
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
 from keras_transformer.presets import Preset
-from keras_transformer.training import callbacks, checkpoints
+from keras_transformer.training import callbacks, checkpoints, stops
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer
 from keras_transformer.training.strategies import make_strategy
@@ -132,6 +134,7 @@ def train(
     Raises:
         ValueError: If `model_dir` holds another run, or the corpus does not fit.
         FileNotFoundError: If `data_dir` is no prepared corpus.
+        StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
     """
     options = options or RunOptions()
     place = ModelDir(model_dir)
@@ -147,23 +150,49 @@ def train(
     corpus, plan = plan_batches(data_dir, config, strategy.num_replicas_in_sync)
     write(describe(model, plan, strategy))
     first_step, state = start(place, model, config, options)
+    total = config.training.train_steps
+    if first_step > total:
+        raise ValueError(
+            f"{place.path} has {first_step:,} steps behind it, more than "
+            f"train_steps={total:,}. Use another --model_dir, or more --train_steps."
+        )
     place.write_config(config)
     tokenizer.save(place.tokenizer_path)
 
-    total = config.training.train_steps
+    stop = stops.Stop()
     run = _callbacks(
-        place, model, tokenizer, data_dir, corpus, plan, config, options, write
+        place, model, tokenizer, data_dir, corpus, plan, config, options, write, stop
     )(first_step, state)
     began = time.perf_counter()
-    if first_step < total:
-        dataset = data.training_dataset(corpus, plan, first_step)
-        model.fit(
-            dataset.take(total - first_step),
-            callbacks=list(run.values()),
-            shuffle=False,  # the plan shuffles, over the whole corpus
-            verbose=0,
-        )
+    with stop.listening(), contextlib.suppress(KeyboardInterrupt):
+        run["evaluate"].catch_up(model)
+        if first_step < total:
+            dataset = data.training_dataset(corpus, plan, first_step)
+            model.fit(
+                dataset.take(total - first_step),
+                callbacks=list(run.values()),
+                shuffle=False,  # the plan shuffles, over the whole corpus
+                verbose=0,
+            )
+    if stop.number is not None:
+        leave(run, stop.number)
     return finish(place, model, run, time.perf_counter() - began)
+
+
+def leave(run: dict[str, Any], number: int) -> None:
+    """Save a run that a signal asked to stop, and say where it stands.
+
+    Raises:
+        StoppedBySignalError: Always.
+    """
+    # Progress counts first: a signal during an evaluation finds the others a step back.
+    step = run["progress"].step
+    path = run["save"].save(step)
+    raise stops.StoppedBySignalError(
+        number,
+        f"stopped by {signal.Signals(number).name}: step {step:,} is saved in {path}. "
+        "Run the same command again to go on.",
+    )
 
 
 def check_same_run(place: ModelDir, config: RunConfig) -> None:
@@ -255,15 +284,17 @@ def describe(
 def start(
     place: ModelDir, model: Transformer, config: RunConfig, options: RunOptions
 ) -> tuple[int, dict[str, Any]]:
-    """Load the newest checkpoint, or the weights to fine-tune from.
+    """Load the newest whole checkpoint, or the weights to fine-tune from.
 
     Returns:
         The steps behind the run, and the state that was saved with them.
     """
-    newest = place.checkpoints().latest()
+    newest = checkpoints.restore_newest(
+        place.checkpoints(), model=model, optimizer=model.optimizer
+    )
     if newest:
-        state = checkpoints.restore(newest, model=model, optimizer=model.optimizer)
-        return newest.step, state
+        checkpoint, state = newest
+        return checkpoint.step, state
     if options.init_checkpoint:
         load_weights(options.init_checkpoint, model, config)
     return 0, {}
@@ -303,7 +334,7 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
 
 
 def _callbacks(
-    place, model, tokenizer, data_dir, corpus, plan, config, options, write
+    place, model, tokenizer, data_dir, corpus, plan, config, options, write, stop
 ) -> Callable[[int, dict], dict[str, keras.callbacks.Callback]]:
     """Return what makes the run's callbacks, in the order they act."""
 
@@ -320,7 +351,7 @@ def _callbacks(
         )
         evaluate = callbacks.Evaluate(
             make_evaluation(
-                model, tokenizer, data_dir, plan, config, options, progress
+                model, tokenizer, data_dir, config, options, progress, stop
             ),
             options.evaluate_every_steps,
             total,
@@ -328,6 +359,7 @@ def _callbacks(
             best_metric="bleu" if options.bleu_sentences else "loss",
             patience=options.early_stopping_evaluations,
             best=state.get("best"),
+            evaluated_step=state.get("evaluated_step", first_step),
             evaluations_since_best=state.get("evaluations_since_best", 0),
             log_dir=str(place.log_path / "validation"),
             write=write,
@@ -345,13 +377,19 @@ def _callbacks(
             evaluate.state,
             first_step=first_step,
         )
-        return {"progress": progress, "evaluate": evaluate, "save": save}
+        asked = callbacks.StopWhenAsked(lambda: stop.number is not None)
+        return {
+            "progress": progress,
+            "evaluate": evaluate,
+            "save": save,
+            "stop": asked,
+        }
 
     return make
 
 
 def make_evaluation(
-    model, tokenizer, data_dir, plan, config, options, progress
+    model, tokenizer, data_dir, config, options, progress, stop
 ) -> Callable[[], dict[str, float]]:
     """Return a function that measures the model as it is on the validation split."""
     corpus = data.EncodedCorpus.open(data_dir, "valid")
@@ -369,7 +407,7 @@ def make_evaluation(
     translator = Translator(model, tokenizer, config.decoding)
 
     def evaluate():
-        with progress.pause():
+        with progress.pause(), stop.interruptible():
             metrics = model.evaluate(dataset, return_dict=True, verbose=0)
             model.reset_metrics()
             if sources:

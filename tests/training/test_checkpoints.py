@@ -17,6 +17,7 @@ from keras_transformer.training.checkpoints import (
     average,
     choose_for_averaging,
     restore,
+    restore_newest,
 )
 
 CONFIG = ModelConfig(vocab_size=13, num_layers=2, d_model=6, d_ff=7, num_heads=2)
@@ -91,6 +92,51 @@ def test_damage_is_named(tmp_path, damage):
         file.write_bytes(content if damage == "flipped" else content[:-1])
     with pytest.raises(ValueError, match="is damaged: checkpoint.data-00000-of-00001"):
         restore(saved, model=make())
+
+
+def flip_a_byte(checkpoint):
+    file = checkpoint.path / "checkpoint.data-00000-of-00001"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def test_the_newest_whole_one_is_used_and_the_damaged_is_named(tmp_path, caplog):
+    folder = CheckpointFolder(tmp_path)
+    for step in (3, 5, 7):
+        folder.save(step, {"best": step / 2}, model=make(seed=step))
+    flip_a_byte(folder.list()[2])
+    (folder.list()[1].path / "state.json").write_text("{")
+    model = make(seed=1)
+    checkpoint, state = restore_newest(folder, model=model)
+    assert (checkpoint.step, state["best"]) == (3, 1.5)
+    for ours, saved in zip(
+        model.get_weights(), make(seed=3).get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, saved)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert ["step-00000007" in warnings[0], "step-00000005" in warnings[1]] == [
+        True
+    ] * 2
+    assert len(folder.list()) == 3
+
+
+def test_what_was_gone_back_behind_is_dropped_by_the_next_save(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=2)
+    for step in (3, 5, 7):
+        folder.save(step, {}, model=make())
+    folder.save(6, {}, model=make())
+    assert [checkpoint.step for checkpoint in folder.list()] == [5, 6]
+
+
+def test_when_all_are_damaged_nothing_is_loaded_or_deleted(tmp_path):
+    folder = CheckpointFolder(tmp_path)
+    assert restore_newest(folder, model=make()) is None
+    for step in (3, 5):
+        flip_a_byte(folder.save(step, {}, model=make()))
+    with pytest.raises(ValueError, match="All 2 checkpoints in .* are damaged"):
+        restore_newest(folder, model=make())
+    assert [checkpoint.step for checkpoint in folder.list()] == [3, 5]
 
 
 def test_another_format_version_and_a_broken_state_are_named(tmp_path):
