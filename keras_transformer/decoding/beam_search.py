@@ -1,7 +1,8 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-A step: `with_own_slots` -> the model's step -> `pick_candidates` -> `keep_alive` ->
-`keep_finished` -> `mark_done` -> `freeze_done`. When all sentences are done, `rank`.
+A step: `with_own_slots` -> the model's step -> `forced_tokens` -> `pick_candidates` ->
+`keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`. When all sentences are
+done, `rank`.
 
 The rules are those of the paper's own decoder (tensor2tensor v1), with the length
 penalty of Wu et al. 2016:
@@ -31,7 +32,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding.checks import check_arguments, checked_answer
+from keras_transformer.decoding.checks import (
+    check_arguments,
+    checked_answer,
+    checked_prefix,
+)
 from keras_transformer.decoding.scoring import (
     NEGATIVE_INFINITY,
     extended_log_probs,
@@ -100,7 +105,8 @@ def beam_search(
     eos_id: int,
     pad_id: int,
     stop_early: bool = True,
-    num_best: int = 1,
+    num_best: int | tf.Tensor = 1,
+    forced_prefix: tf.Tensor | None = None,
 ) -> BeamSearchResult:
     """Find the outputs with the best length-normalized log probability, §6.1.
 
@@ -128,7 +134,11 @@ def beam_search(
         pad_id: Fills `tokens` after the end.
         stop_early: Stop a sentence when its `num_best` best are certain. They are the
             same with False, which only costs time.
-        num_best: How many hypotheses must be certain, at most `beam_size`.
+        num_best: How many hypotheses must be certain, at most `beam_size`; an int32
+            scalar is not checked.
+        forced_prefix: int32 `[batch, prefix_length]`: the tokens every output of a
+            sentence begins with, `pad_id` after them. They count with the probability
+            that the model gives them.
 
     Returns:
         A `BeamSearchResult` with `beam_size` hypotheses a sentence. Logits that are no
@@ -141,6 +151,8 @@ def beam_search(
     """
     max_lengths = tf.convert_to_tensor(max_lengths)
     check_arguments(max_lengths, max_steps, config, eos_id, pad_id, num_best)
+    if forced_prefix is not None:
+        forced_prefix = checked_prefix(forced_prefix, max_lengths)
     alpha = config.length_penalty_alpha
     limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)  # [batch]
 
@@ -152,7 +164,8 @@ def beam_search(
         ancestry = with_own_slots(search.ancestry, step)
         answer = step_fn(search.last_tokens, step, ancestry, state)
         logits, state = checked_answer(answer, state, config.beam_size, eos_id)
-        candidates = pick_candidates(search, logits, step, limits, eos_id, config)
+        forced = forced_tokens(step, limits, forced_prefix, config, eos_id, pad_id)
+        candidates = pick_candidates(search, logits, step, forced, config, eos_id)
         moved = keep_alive(search, candidates, ancestry)
         moved = keep_finished(moved, candidates, alpha)
         moved = mark_done(moved, limits, alpha, num_best if stop_early else None)
@@ -194,13 +207,38 @@ def with_own_slots(ancestry: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     return ancestry | (is_now[:, tf.newaxis] & is_own[:, tf.newaxis, :])
 
 
+def forced_tokens(
+    step: tf.Tensor,
+    limits: tf.Tensor,
+    forced_prefix: tf.Tensor | None,
+    config: DecodingConfig,
+    eos_id: int,
+    pad_id: int,
+) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """Return for whom this step has but one token, bool `[batch]`, and which.
+
+    It is the next of the prefix or, with `force_eos`, EOS at the length limit.
+    """
+    if forced_prefix is None and not config.force_eos:
+        return None
+    tokens = tf.fill(tf.shape(limits), pad_id)
+    if config.force_eos:
+        tokens = tf.where(limits == step + 1, eos_id, tokens)
+    if forced_prefix is not None:
+        after_end = tf.fill([tf.shape(limits)[0], 1], pad_id)
+        padded = tf.concat([forced_prefix, after_end], axis=1)
+        prefix_tokens = padded[:, tf.minimum(step, tf.shape(forced_prefix)[1])]
+        tokens = tf.where(prefix_tokens == pad_id, tokens, prefix_tokens)
+    return tokens != pad_id, tokens
+
+
 def pick_candidates(
     search: SearchState,
     logits: tf.Tensor,
     step: tf.Tensor,
-    limits: tf.Tensor,
-    eos_id: int,
+    forced: tuple[tf.Tensor, tf.Tensor] | None,
     config: DecodingConfig,
+    eos_id: int,
 ) -> Candidates:
     """Return the best continuations over all alive hypotheses of each sentence."""
     # Greedy search takes the best token even where the next best one is EOS.
@@ -208,9 +246,8 @@ def pick_candidates(
     # A slot can fill all of them, or as many as it has tokens.
     count = min(num_wanted, logits.shape[-1])
     token_logits, tokens = top_tokens(logits, count)  # -> [batch, beam, count]
-    if config.force_eos:
-        is_last = (limits == step + 1)[:, tf.newaxis, tf.newaxis]
-        token_logits, tokens = only_eos(is_last, token_logits, tokens, logits, eos_id)
+    if forced is not None:
+        token_logits, tokens = only_forced(forced, token_logits, tokens, logits)
     log_probs = extended_log_probs(search.alive_log_probs, token_logits, logits)
 
     log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
@@ -229,14 +266,16 @@ def pick_candidates(
     )
 
 
-def only_eos(is_last, token_logits, tokens, logits, eos_id):
-    """Where bool `[batch, 1, 1]` `is_last`, leave EOS as the one token of a slot."""
+def only_forced(forced, token_logits, tokens, logits):
+    """Where a token is forced, leave it as the one continuation of a slot."""
+    is_forced, forced_token = (part[:, tf.newaxis, tf.newaxis] for part in forced)
+    asked = tf.where(forced[0], forced[1], 0)  # `pad_id` may be outside the vocabulary
+    own_logits = tf.gather(logits, asked, axis=2, batch_dims=1)  # [batch, beam]
     is_first = tf.range(tokens.shape[-1]) == 0  # [count]
-    eos_logits = tf.where(is_first, logits[:, :, eos_id, tf.newaxis], -math.inf)
-    eos_tokens = tf.fill(tf.shape(tokens), eos_id)
+    forced_logits = tf.where(is_first, own_logits[:, :, tf.newaxis], -math.inf)
     return (
-        tf.where(is_last, eos_logits, token_logits),
-        tf.where(is_last, eos_tokens, tokens),
+        tf.where(is_forced, forced_logits, token_logits),
+        tf.where(is_forced, forced_token, tokens),
     )
 
 
@@ -278,7 +317,10 @@ def keep_finished(
 
 
 def mark_done(
-    search: SearchState, limits: tf.Tensor, alpha: float, num_best: int | None
+    search: SearchState,
+    limits: tf.Tensor,
+    alpha: float,
+    num_best: int | tf.Tensor | None,
 ) -> SearchState:
     """Mark the sentences at their limit, with nothing alive, or with a certain result.
 

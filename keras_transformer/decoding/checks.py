@@ -15,7 +15,7 @@ def check_arguments(
     config: DecodingConfig,
     eos_id: int,
     pad_id: int,
-    num_best: int,
+    num_best: int | tf.Tensor,
 ) -> None:
     """Raise unless the arguments of `beam_search` fit each other."""
     if not max_lengths.dtype.is_integer or max_lengths.shape.rank != 1:
@@ -25,7 +25,7 @@ def check_arguments(
         )
     if not tf.is_tensor(max_steps):
         check_at_least("max_steps", max_steps, 1)
-    if not 1 <= num_best <= config.beam_size:
+    if not tf.is_tensor(num_best) and not 1 <= num_best <= config.beam_size:
         raise ValueError(
             "`num_best` must be at least 1 and at most `beam_size`. "
             f"Received: num_best={num_best}, beam_size={config.beam_size}."
@@ -35,6 +35,23 @@ def check_arguments(
             "`pad_id` and `eos_id` must differ, or the end of an output is lost in its "
             f"padding. Received: pad_id={pad_id}, eos_id={eos_id}."
         )
+
+
+def checked_prefix(forced_prefix: tf.Tensor, max_lengths: tf.Tensor) -> tf.Tensor:
+    """Return the tokens that outputs begin with, int32 `[batch, prefix_length]`.
+
+    Raises:
+        ValueError: If they have another dtype or shape.
+    """
+    prefix = tf.convert_to_tensor(forced_prefix)
+    batch = max_lengths.shape[:1]
+    is_shaped = prefix.shape.rank == 2 and prefix.shape[:1].is_compatible_with(batch)
+    if not (is_shaped and prefix.dtype.is_integer):
+        raise ValueError(
+            "`forced_prefix` must be int32 with shape [batch, prefix_length]. "
+            f"Received: dtype={prefix.dtype.name}, shape={prefix.shape}."
+        )
+    return tf.cast(prefix, tf.int32)
 
 
 def checked_answer(

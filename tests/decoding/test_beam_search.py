@@ -11,8 +11,10 @@ from keras_transformer.decoding import NEGATIVE_INFINITY, beam_search
 from tests.decoding.fake_models import (
     BOS_ID,
     EOS_ID,
+    LETTERS,
     PAD_ID,
     PrefixModel,
+    enumerated,
     log_prob_of,
     random_model,
     reference_search,
@@ -240,6 +242,52 @@ def test_forced_eos_of_probability_zero_gives_no_hypothesis():
     result = search(model, [2], beam_size=2, force_eos=True)
     assert spelled(result) == []
     assert not np.any(result.finished)
+
+
+def test_a_forced_prefix_begins_every_output_and_is_scored_as_the_model_says():
+    """Of all outputs that begin with "ba", the best are found, by enumeration."""
+    model = random_model(11, vocab_size=3, max_steps=5)
+    prefix = [LETTERS.index(letter) for letter in "ba"]
+    result = search(
+        model, [5], beam_size=16, alpha=0.6, num_best=16, forced_prefix=[prefix]
+    )
+    wanted = [
+        "".join(LETTERS[token] for token in tokens)
+        for is_finished, _, tokens in enumerated(model, 0, 5, 0.6)
+        if is_finished and list(tokens[:2]) == prefix
+    ]
+    found = [word for word in spelled(result) if word.endswith(".")]
+    assert found == wanted[: len(found)]
+    assert len(found) == 7  # "ba" and up to two letters more, then the end
+    best = [LETTERS.index(letter) for letter in found[0]]
+    np.testing.assert_allclose(
+        result.log_probs[0, 0], log_prob_of(model, 0, best), rtol=1e-5
+    )
+
+
+def test_each_sentence_has_its_own_prefix_and_those_without_are_free():
+    model = random_model(13, batch=3, vocab_size=4, max_steps=5)
+    prefixes = [[2, 3, 1], [3, PAD_ID, PAD_ID], [PAD_ID, PAD_ID, PAD_ID]]
+    result = search(model, [5, 4, 5], beam_size=3, forced_prefix=prefixes, num_best=3)
+    assert {word[:3] for word in spelled(result, 0)} == {"bca"}
+    assert {word[:1] for word in spelled(result, 1)} == {"c"}
+    assert spelled(result, 2) == spelled(
+        search(model, [5, 4, 5], beam_size=3, num_best=3), 2
+    )
+
+
+def test_a_prefix_as_long_as_the_limit_is_all_there_is():
+    model = random_model(17, vocab_size=4, max_steps=3)
+    assert spelled(search(model, [3], beam_size=2, forced_prefix=[[1, 2, 1]])) == [
+        "aba"
+    ]
+
+
+@pytest.mark.parametrize("prefix", [[1, 2], [[0.5]], [[1], [2]]])
+def test_a_prefix_of_another_shape_is_refused(prefix):
+    model = random_model(17, vocab_size=4, max_steps=3)
+    with pytest.raises(ValueError, match="`forced_prefix` must be int32 with shape"):
+        search(model, [3], forced_prefix=prefix)
 
 
 def test_beam_wider_than_the_vocabulary_offers_leaves_empty_slots():

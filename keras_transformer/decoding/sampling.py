@@ -1,0 +1,138 @@
+"""Drawing an output by chance instead of searching for the best one.
+
+A step: the model's step -> `kept_distribution` -> `draw`. The paper searches; drawing
+is for varied outputs, such as synthetic sources.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.decoding.beam_search import StepFunction
+from keras_transformer.decoding.checks import checked_answer
+
+
+class SampleResult(NamedTuple):
+    """One drawn output a sentence."""
+
+    tokens: tf.Tensor  # int32 [batch, max_steps]: no BOS; EOS, then pad_id
+    lengths: tf.Tensor  # int32 [batch]: tokens, EOS counted
+    log_probs: tf.Tensor  # float32 [batch]: sum of the model's own log p
+
+
+def sample(
+    step_fn: StepFunction,
+    state: Any,
+    *,
+    max_lengths: tf.Tensor,
+    max_steps: int | tf.Tensor,
+    uniforms: tf.Tensor,
+    temperature: tf.Tensor,
+    top_k: tf.Tensor,
+    top_p: tf.Tensor,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+) -> SampleResult:
+    """Draw the tokens of an output one after another.
+
+    Args:
+        step_fn: As of `beam_search`, for a beam of 1.
+        state: As of `beam_search`.
+        max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted.
+        max_steps: Bound on all `max_lengths`, and the last axis of `tokens`.
+        uniforms: float32 `[batch, at least max_steps]`, in [0, 1): the chance of each
+            step. Equal ones give equal outputs, whatever else is in the batch.
+        temperature: float32 `[batch]`. Divides the logits: below 1 likely tokens become
+            likelier; at 0 the best one is taken.
+        top_k: int32 `[batch]`. As many of the likeliest tokens are drawn from; 0: all.
+        top_p: float32 `[batch]`. The likeliest tokens whose probabilities first add up
+            to this are drawn from; 1: all.
+        bos_id: The first input.
+        eos_id: Ends an output.
+        pad_id: Fills `tokens` after the end.
+    """
+    limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)
+    batch = tf.shape(limits)[0]
+
+    def has_work(step, tokens, last_tokens, log_probs, lengths, is_done, state):
+        del tokens, last_tokens, log_probs, lengths, state
+        return (step < max_steps) & ~tf.reduce_all(is_done)
+
+    def take_step(step, tokens, last_tokens, log_probs, lengths, is_done, state):
+        is_seen = tf.range(max_steps) <= step
+        own_past = is_seen[tf.newaxis, tf.newaxis, :, tf.newaxis]
+        ancestry = tf.tile(own_past, [batch, 1, 1, 1])
+        answer = step_fn(last_tokens[:, tf.newaxis], step, ancestry, state)
+        logits, state = checked_answer(answer, state, 1, eos_id)
+        kept = kept_distribution(logits[:, 0], temperature, top_k, top_p)
+        drawn = draw(*kept, uniforms[:, step])
+        own = tf.gather(tf.nn.log_softmax(logits[:, 0]), drawn, batch_dims=1)
+        drawn = tf.where(is_done, pad_id, drawn)
+        is_now = tf.range(max_steps) == step
+        return (
+            step + 1,
+            tf.where(is_now, drawn[:, tf.newaxis], tokens),
+            tf.where(is_done, eos_id, drawn),  # the model is asked for real tokens
+            tf.where(is_done, log_probs, log_probs + own),
+            tf.where(is_done, lengths, step + 1),
+            is_done | (drawn == eos_id) | (step + 1 >= limits),
+            state,
+        )
+
+    start = (
+        0,
+        tf.fill([batch, max_steps], pad_id),
+        tf.fill([batch], bos_id),
+        tf.zeros([batch]),
+        tf.zeros([batch], tf.int32),
+        limits <= 0,
+        state,
+    )
+    _, tokens, _, log_probs, lengths, _, _ = tf.while_loop(has_work, take_step, start)
+    return SampleResult(tokens, lengths, log_probs)
+
+
+def kept_distribution(
+    logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what is drawn from: probabilities, not normalized, and ids, best first.
+
+    Args:
+        logits: float32 `[batch, vocab]`.
+        temperature: float32 `[batch]`.
+        top_k: int32 `[batch]`.
+        top_p: float32 `[batch]`.
+    """
+    vocab_size = tf.shape(logits)[1]
+    logits, ids = tf.math.top_k(logits, vocab_size)  # sorted
+    scaled = (logits - logits[:, :1]) / tf.maximum(temperature, 1e-6)[:, tf.newaxis]
+    probs = tf.nn.softmax(scaled)
+    place = tf.range(vocab_size)[tf.newaxis]
+    most = tf.where(top_k < 1, vocab_size, top_k)
+    most = tf.where(temperature <= 0, 1, most)[:, tf.newaxis]
+    before = tf.cumsum(probs, axis=1, exclusive=True)
+    # The first token stays whatever `top_p` is.
+    is_in_mass = (before < top_p[:, tf.newaxis]) | (top_p >= 1)[:, tf.newaxis]
+    is_kept = (place < most) & (is_in_mass | (place == 0))
+    return tf.where(is_kept, probs, 0.0), ids
+
+
+def draw(probs: tf.Tensor, ids: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
+    """Return the id at which the cumulated probabilities pass the chance.
+
+    Args:
+        probs: float32 `[batch, vocab]`, not normalized.
+        ids: int32 `[batch, vocab]`.
+        uniforms: float32 `[batch]`, in [0, 1).
+
+    Returns:
+        int32 `[batch]`; never an id of probability 0.
+    """
+    total = tf.cumsum(probs, axis=1)
+    goal = (uniforms * total[:, -1])[:, tf.newaxis]
+    passed = tf.reduce_sum(tf.cast(total <= goal, tf.int32), axis=1)
+    last_kept = tf.reduce_sum(tf.cast(probs > 0, tf.int32), axis=1) - 1
+    return tf.gather(ids, tf.minimum(passed, last_kept), batch_dims=1)
