@@ -31,7 +31,11 @@ INSTALL_REQUIRES = [
     "tqdm>=4.66,<5",
 ]
 
+SERVING = ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2", "requests>=2.32,<3"]
+CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 TEST = [
+    *SERVING,
+    *CTRANSLATE2,
     "hypothesis>=6.100,<7",
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
@@ -43,8 +47,8 @@ EXTRAS_REQUIRE = {
     "test": TEST,
     # TensorFlow with the CUDA libraries of NVIDIA's own packages.
     "gpu": [TENSORFLOW.replace("tensorflow", "tensorflow[and-cuda]")],
-    "serving": ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2"],
-    "ctranslate2": ["ctranslate2>=4.8,<5"],
+    "serving": SERVING,
+    "ctranslate2": CTRANSLATE2,
     "beam": ["apache-beam>=2.77,<3"],
     "dev": [*TEST, "build>=1.2,<2", "ruff>=0.17,<0.18"],
 }
@@ -59,6 +63,8 @@ PROGRAMS = {
     "kt-reproduce": "bin.reproduce",
     "kt-visualize-attention": "bin.visualize_attention",
     "kt-export": "export.export_saved_model",
+    "kt-client": "export.client",
+    "kt-convert-ctranslate2": "export.convert_ctranslate2",
 }
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 
-from keras_transformer import files
+from keras_transformer import files, warmup
+from keras_transformer.config import check_choice
+from keras_transformer.serving import ServingModule
 from keras_transformer.translator import (
     Translation,
     Translator,
@@ -17,66 +22,131 @@ from keras_transformer.translator import (
 )
 
 SIGNATURE = "serving_default"
+# Beside the model, where TF Serving looks for what it does not load itself.
+DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
+# Texts that try a model: drawn from its vocabulary, and these.
+_ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
+# Scores may differ in rounding, and with them the choice between equally good outputs.
+_SCORE_TOLERANCE = 1e-4
 
 
-class ServingModule(tf.Module):
-    """What is exported: a translator behind the signatures that servers call.
-
-    Args:
-        translator: What translates.
-    """
-
-    def __init__(self, translator: Translator):
-        super().__init__(name="serving")
-        self.translator = translator
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def serving_default(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translate a batch of any size.
-
-        Args:
-            text: string `[batch]`, UTF-8.
-
-        Returns:
-            "translation", string `[batch]`; "score", float32 `[batch]`, log probability
-            / length penalty; "truncated", bool `[batch]`, whether the source was cut at
-            the length limit.
-        """
-        result = self.translator.translate_batch(text)
-        return {
-            "translation": result["translations"][:, 0],
-            "score": result["scores"][:, 0],
-            "truncated": result["truncated"],
-        }
-
-
-def export(translator: Translator, export_dir: str | os.PathLike) -> pathlib.Path:
+def export(
+    translator: Translator,
+    export_dir: str | os.PathLike,
+    *,
+    num_best: int | None = None,
+    signatures: Sequence[str] | None = None,
+    description: dict[str, Any] | None = None,
+    check_texts: Sequence[str] = (),
+    has_warmup: bool = False,
+) -> pathlib.Path:
     """Write a SavedModel as the next version of a model, whole or not at all.
 
     Args:
         translator: What to export, with its search settings.
         export_dir: Holds one folder a version, as TF Serving wants it.
+        num_best: Hypotheses of the signature `nbest`; None: the beam size.
+        signatures: Their names; None: all that `ServingModule` has.
+        description: Written beside the model, as JSON.
+        check_texts: Translated by the export as written and by `translator`, where the
+            signature `serving_default` is among those exported.
+        has_warmup: Whether to add the requests that TF Serving runs first.
 
     Returns:
         The folder of the version, EXPORT_DIR/VERSION.
 
     Raises:
+        ValueError: If a signature is unknown, or the export translates one of
+            `check_texts` differently; nothing is left then.
         OSError: If the disk is full or the folder cannot be written.
+        ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
-    version = pathlib.Path(export_dir) / str(next_version(export_dir))
-    module = ServingModule(translator)
-    with files.atomic_folder(version) as aside:
+    module = ServingModule(translator, num_best)
+    chosen = module.signatures()
+    for name in signatures or ():
+        check_choice("signature", name, chosen)
+    if signatures:
+        chosen = {name: chosen[name] for name in signatures}
+    with files.numbered_folder(export_dir, next_version) as numbered:
+        aside = numbered.aside
         try:
-            tf.saved_model.save(
-                module, str(aside), signatures={SIGNATURE: module.serving_default}
-            )
+            tf.saved_model.save(_owner(translator), str(aside), signatures=chosen)
         except tf.errors.OpError as error:
             raise OSError(
                 f"Could not write the export into {export_dir}: "
                 f"{files.reason(error)}. Free some space or check the folder's "
                 "permissions."
             ) from error
-    return version
+        files.atomic_write(
+            aside / DESCRIPTION, json.dumps(description or {}, indent=2) + "\n"
+        )
+        if has_warmup:
+            warmup.write_warmup_requests(aside, translator, list(chosen))
+        if SIGNATURE in chosen:
+            check_same(translator, aside, check_texts)
+    return numbered.path
+
+
+def _owner(translator: Translator) -> tf.Module:
+    """Return what holds the weights and the vocabulary, and no function.
+
+    Every function that a saved object has is traced and written, asked for or not. And
+    of a variable of Keras a copy is written, which the functions do not read: Python
+    puts that right when it loads, TF Serving's loader does not (Keras 3.15).
+    """
+    owner = tf.Module(name="serving")
+    owner.weights = [weight.value for weight in translator.model.weights]
+    owner.tokenizer = translator.tokenizer
+    return owner
+
+
+def check_same(
+    translator: Translator, saved_model: str | os.PathLike, texts: Sequence[str]
+) -> None:
+    """Raise unless an exported model translates as the one it was made of.
+
+    Args:
+        translator: What was exported.
+        saved_model: The export.
+        texts: What to translate.
+
+    Raises:
+        ValueError: If a translation differs, and not for a tie; the message shows it.
+    """
+    if not len(texts):
+        return
+    ours = translator.translate(texts)
+    theirs = translate(saved_model, texts)
+    differing = [
+        f"{text!r}: {own.text!r} became {other.text!r}"
+        for text, own, other in zip(texts, ours, theirs, strict=True)
+        if abs(own.score - other.score) > _SCORE_TOLERANCE * max(1, abs(own.score))
+    ]
+    if differing:
+        raise ValueError(
+            f"The export translates {len(differing)} of {len(texts)} texts otherwise "
+            f"than the model, so it is not kept: {'; '.join(differing[:5])}."
+        )
+
+
+def trial_texts(translator: Translator, count: int, seed: int = 0) -> list[str]:
+    """Return texts to try a model with: odd ones, and words of its own vocabulary.
+
+    Args:
+        translator: Model and tokenizer.
+        count: How many.
+        seed: Of the choice.
+    """
+    draw = np.random.default_rng(seed)
+    size = translator.model.config.vocab_size
+    rows = [draw.integers(4, size, size=1 + number % 20) for number in range(count)]
+    return [*_ODD_TEXTS, *translator.tokenizer.decode(rows)][:count]
+
+
+def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
+    """Return what an exported model says of itself, {} where it says nothing."""
+    path = pathlib.Path(saved_model) / DESCRIPTION
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def next_version(export_dir: str | os.PathLike) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -58,6 +59,51 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         _swap_in(aside, path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+class NumberedFolder:
+    """A folder that is being filled aside and gets its number when it is whole."""
+
+    def __init__(self, aside: pathlib.Path):
+        self.aside = aside
+        # Set when the folder is in its place.
+        self.path: pathlib.Path | None = None
+
+
+@contextlib.contextmanager
+def numbered_folder(
+    parent: str | os.PathLike, next_number: Callable[[pathlib.Path], int]
+) -> Iterator[NumberedFolder]:
+    """Fill a folder aside, then rename it to the next free number in `parent`.
+
+    Another process may do the same meanwhile: neither takes the other's number.
+
+    Args:
+        parent: Holds the numbered folders; it is made if it is absent.
+        next_number: Returns the number to try, given `parent`.
+
+    Yields:
+        The folder: fill `aside`; afterwards `path` says where it is.
+    """
+    parent = pathlib.Path(parent)
+    parent.mkdir(parents=True, exist_ok=True)
+    numbered = NumberedFolder(
+        pathlib.Path(tempfile.mkdtemp(prefix=".new.", dir=parent))
+    )
+    try:
+        yield numbered
+        os.chmod(numbered.aside, 0o777 & ~_umask())
+        while numbered.path is None:
+            path = parent / str(next_number(parent))
+            try:
+                os.rename(numbered.aside, path)  # never over a folder with content
+                numbered.path = path
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+    except BaseException:
+        shutil.rmtree(numbered.aside, ignore_errors=True)
         raise
 
 

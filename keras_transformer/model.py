@@ -86,11 +86,8 @@ class Transformer(TokenTrainer):
         self, source_tokens, decoder_inputs, training=None, return_attention=False
     ):
         encoder_output, encoder_weights = self._encode(source_tokens, training)
-        decoder_output, decoder_weights, cross_weights = self.decoder(
-            self._embed_target(decoder_inputs, 0, training),
-            encoder_output,
-            source_mask=self._source_mask(source_tokens),
-            training=training,
+        decoder_output, decoder_weights, cross_weights = self._decode(
+            source_tokens, decoder_inputs, encoder_output, training
         )
         logits = self.output_embedding.logits(decoder_output)
         if not return_attention:
@@ -112,6 +109,25 @@ class Transformer(TokenTrainer):
             The encoder's output, float `[batch, source_length, d_model]` (paper: z).
         """
         return self._encode(source_tokens, training)[0]
+
+    def decode(
+        self, source_tokens: Tensor, decoder_inputs: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run a pair without the pre-softmax map, whose output is the largest by far.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            decoder_inputs: int32 `[batch, target_length]`: the target shifted right.
+
+        Returns:
+            The decoder's output, float `[batch, target_length, d_model]`, and for each
+            layer the encoder-decoder attention weights, float
+            `[batch, heads, target_length, source_length]`.
+        """
+        output, _, cross_weights = self._decode(
+            source_tokens, decoder_inputs, self.encode(source_tokens), False
+        )
+        return output, cross_weights
 
     def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
         """Encode the source and project it for every decoder layer, once a sentence.
@@ -192,6 +208,14 @@ class Transformer(TokenTrainer):
         return self.encoder(
             self.source_dropout(embedded, training=training),
             attention_mask=self._source_mask(source_tokens),
+            training=training,
+        )
+
+    def _decode(self, source_tokens, decoder_inputs, encoder_output, training):
+        return self.decoder(
+            self._embed_target(decoder_inputs, 0, training),
+            encoder_output,
+            source_mask=self._source_mask(source_tokens),
             training=training,
         )
 

@@ -157,8 +157,8 @@ class ModelDir:
         config = self.read_config()
         chosen = self.choose(checkpoint)
         models = [
-            Transformer(config.model, dtype=precision or config.precision)
-            for _ in range(2)
+            Transformer(config.model, dtype=dtype)
+            for dtype in (config.precision, precision or config.precision)
         ]
         # What a checkpoint holds of an optimizer waits at the object it was read into
         # for the next `compile`; the second model knows nothing of it.

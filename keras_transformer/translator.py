@@ -36,7 +36,7 @@ class Translation(NamedTuple):
 class Translator(tf.Module):
     """Translates text with a model, its tokenizer and beam search, §6.1.
 
-    Programs, evaluation and the exported signatures all go through `translate_batch`.
+    Programs, evaluation and the exported signatures all go through it.
 
     Args:
         model: The model.
@@ -62,12 +62,7 @@ class Translator(tf.Module):
         super().__init__(name="translator")
         check_vocabulary(model, tokenizer)
         decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
-        check_at_least("num_best", num_best, 1)
-        if num_best > decoding.beam_size:
-            raise ValueError(
-                "`num_best` (--nbest) must be at most `beam_size`. Received: "
-                f"num_best={num_best}, beam_size={decoding.beam_size}."
-            )
+        check_num_best(num_best, decoding)
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
@@ -104,58 +99,151 @@ class Translator(tf.Module):
             `[batch]`: whether the source was cut to `max_input_length` tokens. A source
             without words becomes "" with score 0.
         """
-        tokens, truncated = self._source_tokens(text)
-        result = self.search(tokens)
-        best = result.tokens[:, : self.num_best]
-        batch, num_best, length = tf.unstack(tf.shape(best))
+        tokens, truncated = self.source_tokens(text)
+        result = self.search(tokens, num_best=self.num_best)
+        return self.worded(tokens, truncated, result, self.num_best)
+
+    def translate_with_prefix(
+        self, text: tf.Tensor, target_prefix: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Translate a batch to outputs that begin with given texts, in the graph.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            target_prefix: string `[batch]`; "" leaves a translation free. It is cut
+                into subwords by itself, so it should end where a word does.
+
+        Returns:
+            As `translate_batch`; translations hold the prefix, and the output limit
+            counts from its end.
+        """
+        tokens, truncated = self.source_tokens(text)
+        prefix = tf.cast(self.tokenizer.tokenize(target_prefix), tf.int32)
+        forced = prefix[:, : self.decoding.max_input_length].to_tensor(
+            self.model.config.pad_id
+        )
+        result = self.search(tokens, forced, self.num_best)
+        return self.worded(tokens, truncated, result, self.num_best)
+
+    def worded(
+        self,
+        tokens: tf.Tensor,
+        truncated: tf.Tensor,
+        result: BeamSearchResult,
+        num_best: int,
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of a search as texts: what `translate_batch` says.
+
+        Args:
+            tokens: int32 `[batch, source_length]`, from `source_tokens`.
+            truncated: bool `[batch]`, from there too.
+            result: Of the search.
+            num_best: Hypotheses to return for each source.
+        """
+        best = result.tokens[:, :num_best]
+        batch, length = tf.shape(best)[0], tf.shape(best)[2]
         flat = tf.reshape(best, (batch * num_best, length))
         texts = tf.reshape(self.tokenizer.detokenize(flat), (batch, num_best))
-        has_words = self._lengths(tokens) > 1
+        has_words = self.lengths(tokens) > 1
         return {
             "translations": texts,
-            "scores": tf.where(
-                has_words[:, None], result.scores[:, : self.num_best], 0.0
-            ),
+            "scores": tf.where(has_words[:, None], result.scores[:, :num_best], 0.0),
             "truncated": truncated,
         }
 
-    def search(self, source_tokens: tf.Tensor) -> BeamSearchResult:
+    def search(
+        self,
+        source_tokens: tf.Tensor,
+        forced_prefix: tf.Tensor | None = None,
+        num_best: int = 1,
+    ) -> BeamSearchResult:
         """Search the best outputs for sources that are tokens already, in the graph.
 
         Args:
             source_tokens: int32 `[batch, source_length]`, EOS at the end of each, then
                 padding.
+            forced_prefix: int32 `[batch, prefix_length]`, what outputs begin with, then
+                padding; None: they are free.
+            num_best: How many hypotheses must be certain when the search stops.
 
         Returns:
             `beam_size` hypotheses a source; none for a source of EOS alone.
         """
-        config = self.model.config
-        lengths = self._lengths(source_tokens)
-        limits = tf.where(lengths > 1, lengths + self.decoding.extra_decode_length, 0)
-        max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        source = self.model.start_decoding(source_tokens)
-        cache = self.model.empty_cache(
-            tf.shape(source_tokens)[0], self.decoding.beam_size, max_steps
+        if forced_prefix is None:
+            forced_prefix = tf.zeros([tf.shape(source_tokens)[0], 0], tf.int32)
+        return self._search(source_tokens, forced_prefix, num_best)
+
+    # One graph for all signatures of an export.
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([], tf.int32),
+        ]
+    )
+    def _search(self, source_tokens, forced_prefix, num_best):
+        limits = self.output_limits(source_tokens)
+        limits += tf.where(limits > 0, self.lengths(forced_prefix), 0)
+        if self.model.config.position_encoding == "learned":
+            limits = tf.minimum(limits, self.model.config.num_positions)
+        step_fn, cache, max_steps = self.stepping(
+            source_tokens, limits, self.decoding.beam_size
         )
-
-        def step_fn(tokens, step, ancestry, cache):
-            seen = ancestry[:, :, : step + 1]
-            return self.model.decode_step(tokens, step, seen, source, cache)
-
         return beam_search(
             step_fn,
             cache,
             max_lengths=limits,
             max_steps=max_steps,
             config=self.decoding,
-            bos_id=config.bos_id,
-            eos_id=config.eos_id,
-            pad_id=config.pad_id,
-            num_best=self.num_best,
+            num_best=num_best,
+            forced_prefix=forced_prefix,
+            **self.special_ids,
         )
 
-    def _source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return int32 `[batch, source_length]` ended by EOS, and which were cut."""
+    def stepping(
+        self, source_tokens: tf.Tensor, limits: tf.Tensor, beam_size: int
+    ) -> tuple[Callable, Any, tf.Tensor]:
+        """Return what `decoding` needs of the model, with the sources encoded.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            limits: int32 `[batch]`, tokens an output may have.
+            beam_size: Hypotheses of a source.
+
+        Returns:
+            The step function, its first state, and the largest of the limits.
+        """
+        max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        source = self.model.start_decoding(source_tokens)
+        cache = self.model.empty_cache(tf.shape(source_tokens)[0], beam_size, max_steps)
+
+        def step_fn(tokens, step, ancestry, cache):
+            seen = ancestry[:, :, : step + 1]
+            return self.model.decode_step(tokens, step, seen, source, cache)
+
+        return step_fn, cache, max_steps
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids of BOS, EOS and padding, as `decoding` takes them."""
+        config = self.model.config
+        return {name: getattr(config, name) for name in ("bos_id", "eos_id", "pad_id")}
+
+    def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
+        """Return how many tokens outputs may have, int32 `[batch]`; 0: no words."""
+        lengths = self.lengths(source_tokens)
+        return tf.where(lengths > 1, lengths + self.decoding.extra_decode_length, 0)
+
+    def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cut texts into subwords as the model reads them, in the graph.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            int32 `[batch, source_length]`, each ended by EOS, then padding; and bool
+            `[batch]`, which were cut to `max_input_length` tokens.
+        """
         config = self.model.config
         tokens = tf.cast(self.tokenizer.tokenize(text), tf.int32)
         most = self.decoding.max_input_length - 1
@@ -164,9 +252,24 @@ class Translator(tf.Module):
         ended = tf.concat([tokens[:, :most], tf.RaggedTensor.from_tensor(ends)], axis=1)
         return ended.to_tensor(config.pad_id), truncated
 
-    def _lengths(self, tokens: tf.Tensor) -> tf.Tensor:
+    def lengths(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Count the tokens of each row that are no padding, int32 `[batch]`."""
         is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
         return tf.reduce_sum(is_real, axis=1)
+
+
+def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
+    """Raise unless a search can return so many hypotheses.
+
+    Raises:
+        ValueError: If it is outside [1, beam_size].
+    """
+    check_at_least("num_best", num_best, 1)
+    if num_best > decoding.beam_size:
+        raise ValueError(
+            "`num_best` (--nbest) must be at most `beam_size`. Received: "
+            f"num_best={num_best}, beam_size={decoding.beam_size}."
+        )
 
 
 def check_vocabulary(model: Transformer, tokenizer: Any) -> None:

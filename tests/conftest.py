@@ -45,3 +45,20 @@ def two_replicas() -> tf.distribute.Strategy:
     different shapes the same number break each other.
     """
     return tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
+
+
+@pytest.fixture(scope="session")
+def small_export(tmp_path_factory) -> pathlib.Path:
+    """A small model exported with everything an export can have: it takes a while."""
+    from keras_transformer import exported
+    from tests.small_models import make_translator
+
+    translator = make_translator()
+    return exported.export(
+        translator,
+        tmp_path_factory.mktemp("export"),
+        num_best=3,
+        description={"preset": "tiny"},
+        check_texts=exported.trial_texts(translator, 9),
+        has_warmup=True,
+    )

@@ -198,3 +198,34 @@ def test_sha256_is_that_of_the_contents_in_order(tmp_path):
 def test_sha256_of_a_missing_file_names_it(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent.model"):
         files.sha256_of(tmp_path / "absent.model")
+
+
+def test_a_numbered_folder_takes_the_next_free_number(tmp_path):
+    """Another process took number 1 while this one was being filled."""
+
+    def next_number(parent):
+        return 1 + sum(path.name.isdecimal() for path in parent.iterdir())
+
+    with files.numbered_folder(tmp_path / "new", next_number) as numbered:
+        (numbered.aside / "mine").touch()
+        (tmp_path / "new" / "1").mkdir()
+        (tmp_path / "new" / "1" / "theirs").touch()
+    assert numbered.path == tmp_path / "new" / "2"
+    assert [path.name for path in numbered.path.iterdir()] == ["mine"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["1", "2"]
+
+
+def test_a_number_taken_at_the_last_moment_is_not_overwritten(tmp_path):
+    answers = iter([1, 2])
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "theirs").touch()
+    with files.numbered_folder(tmp_path, lambda parent: next(answers)) as numbered:
+        (numbered.aside / "mine").touch()
+    assert numbered.path == tmp_path / "2"
+    assert (tmp_path / "1" / "theirs").exists()
+
+
+def test_a_numbered_folder_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), files.numbered_folder(tmp_path, id):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""Convert a trained model to CTranslate2, an engine for CPUs and GPUs with int8.
+
+    python export/convert_ctranslate2.py --model_dir=runs/base \
+        --output_dir=exports/base_ct2 --quantization=int8
+
+writes a folder that `ctranslate2.Translator` loads, with the vocabulary file in
+tokenizer/. CTranslate2 knows another length penalty than the paper: see
+docs/serving.md. Needs the extra `ctranslate2`; takes seconds.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import model_flags, programs
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
+_QUANTIZATION = flags.DEFINE_enum(
+    "quantization",
+    "float32",
+    ["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"],
+    "How weights are stored.",
+)
+flags.adopt_module_key_flags(model_flags)
+
+
+def main() -> dict:
+    """Convert and return the JSON summary."""
+    programs.check_given(MODEL_DIR, _OUTPUT_DIR)
+    from keras_transformer import ctranslate2_conversion
+    from keras_transformer.model_dir import ModelDir
+
+    translator = ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value, precision="float32"
+    )
+    try:
+        ctranslate2_conversion.convert(
+            translator, _OUTPUT_DIR.value, _QUANTIZATION.value
+        )
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"Converting needs {error.name}: install keras_transformer[ctranslate2]."
+        ) from error
+    print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
+    return {"output_dir": _OUTPUT_DIR.value, "quantization": _QUANTIZATION.value}
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

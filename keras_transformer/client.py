@@ -1,0 +1,312 @@
+"""Asking a TensorFlow Serving server for translations, over gRPC or REST."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from keras_transformer.config import check_above_zero, check_at_least, check_choice
+
+PROTOCOLS = ("grpc", "rest")
+# Waits between attempts, in seconds: the first, the longest, and their ratio.
+_FIRST_WAIT, _LONGEST_WAIT, _WAIT_GROWTH = 0.1, 2.0, 2.0
+# What each input of a signature is, by name; "text" and the like come as strings.
+_FLOATS = ("temperature", "top_p")
+_INTEGERS = ("top_k", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientConfig:
+    """Where a server is and how long to wait for it.
+
+    Raises:
+        ValueError: If a number is outside its range, or the protocol unknown.
+    """
+
+    # "HOST:PORT", of the protocol's own port (TF Serving: 8500 gRPC, 8501 REST).
+    server: str
+    model_name: str
+    protocol: str = "grpc"
+    signature: str = "serving_default"
+    # For one request, all its attempts counted.
+    deadline_seconds: float = 30.0
+    # Tries of a request that finds no server or a busy one, with growing waits.
+    attempts: int = 5
+    # Sources in a request.
+    batch_size: int = 32
+    # Requests at once.
+    concurrency: int = 4
+
+    def __post_init__(self):
+        check_choice("protocol", self.protocol, PROTOCOLS)
+        check_above_zero("deadline_seconds", self.deadline_seconds)
+        for name in ("attempts", "batch_size", "concurrency"):
+            check_at_least(name, getattr(self, name), 1)
+        if not self.server.rpartition(":")[0]:
+            raise ValueError(
+                f"`server` must be HOST:PORT. Received: server={self.server!r}."
+            )
+
+
+class Connection(Protocol):
+    """A way to a server."""
+
+    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
+        """Send one batch and return its outputs, a list by name, one item a row."""
+
+    def close(self) -> None:
+        """Give the connection up."""
+
+
+def ask(config: ClientConfig, inputs: Mapping[str, Sequence]) -> list[dict[str, Any]]:
+    """Send rows in batches of about equal length and return their outputs in order.
+
+    Args:
+        config: The server.
+        inputs: By name, as the signature takes them, one item a row.
+
+    Returns:
+        For each row its outputs by name; texts as str.
+
+    Raises:
+        ValueError: If the server knows no such model or signature, or refuses the
+            inputs.
+        ConnectionError: If no server answers, or it stays busy.
+        TimeoutError: If the deadline passes.
+    """
+    texts = inputs["text"]
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    batches = [
+        order[start : start + config.batch_size]
+        for start in range(0, len(order), config.batch_size)
+    ]
+    connection = connect(config)
+
+    def send(rows):
+        batch = {name: [values[row] for row in rows] for name, values in inputs.items()}
+        outputs = connection.predict(batch)
+        return [
+            {name: values[place] for name, values in outputs.items()}
+            for place in range(len(rows))
+        ]
+
+    answers: dict[int, dict[str, Any]] = {}
+    pool = concurrent.futures.ThreadPoolExecutor(config.concurrency)
+    try:
+        for rows, outputs in zip(batches, pool.map(send, batches), strict=True):
+            answers.update(zip(rows, outputs, strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error the rest is not sent
+        connection.close()
+    return [answers[row] for row in range(len(texts))]
+
+
+def connect(config: ClientConfig) -> Connection:
+    """Return a connection of the protocol that is asked for."""
+    return (GrpcConnection if config.protocol == "grpc" else RestConnection)(config)
+
+
+class NoAnswerError(Exception):
+    """A request found no server, or one too busy: it may be tried again."""
+
+
+def persist(config: ClientConfig, send: Callable[[float], Any]) -> Any:
+    """Call `send` with the seconds left, again while it finds nobody to answer.
+
+    Raises:
+        ConnectionError: If no attempt found an answer.
+        TimeoutError: If the deadline passes.
+    """
+    end = time.monotonic() + config.deadline_seconds
+    trouble, wait = "", _FIRST_WAIT
+    for attempt in range(1, config.attempts + 1):
+        left = end - time.monotonic()
+        if left <= 0:
+            raise _too_late(config)
+        try:
+            return send(left)
+        except NoAnswerError as error:
+            trouble = str(error)
+        if attempt < config.attempts:
+            time.sleep(max(0.0, min(wait, end - time.monotonic())))
+            wait = min(_LONGEST_WAIT, wait * _WAIT_GROWTH)
+    raise _no_server(config, trouble)
+
+
+class GrpcConnection:
+    """TF Serving's PredictionService over gRPC.
+
+    Raises:
+        ModuleNotFoundError: If the extra `serving` is not installed.
+    """
+
+    def __init__(self, config: ClientConfig):
+        import grpc
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+        self._config = config
+        self._channel = grpc.insecure_channel(
+            config.server,
+            options=[
+                ("grpc.enable_retries", 0),  # `persist` tries again
+                ("grpc.initial_reconnect_backoff_ms", int(1000 * _FIRST_WAIT)),
+                ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+            ],
+        )
+        self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+
+    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
+        request = predict_request(
+            self._config.model_name, self._config.signature, inputs
+        )
+        response = persist(self._config, lambda left: self._send(request, left))
+        return {name: _values(tensor) for name, tensor in response.outputs.items()}
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _send(self, request, left):
+        import grpc
+
+        try:
+            return self._stub.Predict(request, timeout=left)
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details()
+            busy = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+            if code in busy:
+                raise NoAnswerError(details) from error
+            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise _too_late(self._config) from error
+            if code is grpc.StatusCode.NOT_FOUND:
+                raise _no_model(self._config, details) from error
+            raise _refused(self._config, f"{code.name}: {details}") from error
+
+
+class RestConnection:
+    """TF Serving's REST interface, with the columnar form of its requests."""
+
+    def __init__(self, config: ClientConfig):
+        import requests
+
+        self._config = config
+        self._session = requests.Session()
+        model = f"http://{config.server}/v1/models/{config.model_name}"
+        self._address = f"{model}:predict"
+
+    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
+        body = {
+            "signature_name": self._config.signature,
+            "inputs": {name: list(values) for name, values in inputs.items()},
+        }
+        return persist(self._config, lambda left: self._send(body, left))
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _send(self, body, left):
+        import requests
+
+        try:
+            response = self._session.post(self._address, json=body, timeout=left)
+        except requests.exceptions.Timeout as error:
+            raise _too_late(self._config) from error
+        except requests.exceptions.ConnectionError as error:
+            raise NoAnswerError(error) from error
+        status = response.status_code
+        if status in (429, 502, 503):
+            raise NoAnswerError(f"HTTP {status}: {response.text[:500]}")
+        if status == 504:
+            raise _too_late(self._config)
+        try:
+            answer = response.json()
+        except ValueError as error:
+            raise _refused(self._config, f"HTTP {status}, and no JSON") from error
+        if status == 404:
+            raise _no_model(self._config, answer.get("error", ""))
+        if status != 200 or "outputs" not in answer:
+            details = f"HTTP {status}: {answer.get('error', 'no outputs')}"
+            raise _refused(self._config, details)
+        return answer["outputs"]
+
+
+def predict_request(
+    model_name: str, signature: str, inputs: Mapping[str, Sequence]
+) -> Any:
+    """Return a `PredictRequest` of one batch.
+
+    Args:
+        model_name: As the server knows it.
+        signature: Of the model.
+        inputs: By name, one item a row: str or bytes, float, or int.
+    """
+    from tensorflow.core.framework import types_pb2
+    from tensorflow_serving.apis import predict_pb2
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model_name
+    request.model_spec.signature_name = signature
+    for name, values in inputs.items():
+        tensor = request.inputs[name]
+        tensor.tensor_shape.dim.add().size = len(values)
+        if name in _FLOATS:
+            tensor.dtype = types_pb2.DT_FLOAT
+            tensor.float_val.extend(values)
+        elif name in _INTEGERS:
+            tensor.dtype = types_pb2.DT_INT32
+            tensor.int_val.extend(values)
+        else:
+            tensor.dtype = types_pb2.DT_STRING
+            tensor.string_val.extend(
+                value.encode() if isinstance(value, str) else value for value in values
+            )
+    return request
+
+
+def _values(tensor: Any) -> list:
+    """Return the rows of a `TensorProto` as nested lists, texts as str."""
+    import tensorflow as tf
+
+    array = tf.make_ndarray(tensor)
+    if array.dtype == object:
+        return _texts(array.tolist())
+    return array.tolist()
+
+
+def _texts(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_texts(value) for value in values]
+    return values.decode("utf-8")
+
+
+def _too_late(config: ClientConfig) -> TimeoutError:
+    return TimeoutError(
+        f"No answer from {config.server} within {config.deadline_seconds:g} seconds. "
+        "Raise --deadline_seconds, lower --batch_size, or see how busy the server is."
+    )
+
+
+def _no_server(config: ClientConfig, details: str) -> ConnectionError:
+    return ConnectionError(
+        f"No answer from {config.server} ({config.protocol}) in {config.attempts} "
+        "attempts. Check --server (TF Serving listens on port 8500 for gRPC and 8501 "
+        f"for REST) and that it runs. It said: {details}"
+    )
+
+
+def _no_model(config: ClientConfig, details: str) -> ValueError:
+    return ValueError(
+        f"The server {config.server} has no model {config.model_name!r} ready. Check "
+        f"--model_name. It said: {details}"
+    )
+
+
+def _refused(config: ClientConfig, details: str) -> ValueError:
+    return ValueError(
+        f"The server {config.server} refused the request for signature "
+        f"{config.signature!r} of model {config.model_name!r}. It said: {details}"
+    )

@@ -1,0 +1,173 @@
+"""A server that speaks TF Serving's protocols over a real SavedModel.
+
+It joins the rows of requests that wait at the same time into one batch, as TF Serving's
+batching does, so that what clients get back must not depend on their neighbours.
+"""
+
+import concurrent.futures
+import contextlib
+import http.server
+import json
+import queue
+import threading
+import time
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+MODEL_NAME = "small"
+
+
+class BatchingModel:
+    """Runs signatures, a batch of waiting requests at a time.
+
+    Args:
+        saved_model: The folder of a version.
+        delay_seconds: How much slower each batch is than the model.
+    """
+
+    def __init__(self, saved_model, delay_seconds=0.0):
+        self.signatures = tf.saved_model.load(str(saved_model)).signatures
+        self.delay_seconds = delay_seconds
+        self.batch_sizes = []
+        self._waiting = queue.Queue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def run(self, signature, inputs):
+        """Return the outputs for one request, computed along with others."""
+        if signature not in self.signatures:
+            raise KeyError(f'Serving signature key "{signature}" not found.')
+        future = concurrent.futures.Future()
+        self._waiting.put((signature, inputs, future))
+        return future.result()
+
+    def _work(self):
+        while True:
+            waiting = [self._waiting.get()]
+            time.sleep(0.01 + self.delay_seconds)
+            with contextlib.suppress(queue.Empty):
+                while len(waiting) < 64:
+                    waiting.append(self._waiting.get_nowait())
+            for name in {name for name, _, _ in waiting}:
+                self._run_batch(name, [item for item in waiting if item[0] == name])
+
+    def _run_batch(self, name, items):
+        sizes = [len(inputs["text"]) for _, inputs, _ in items]
+        self.batch_sizes.append(sum(sizes))
+        try:
+            joined = {
+                key: tf.constant(
+                    np.concatenate([inputs[key] for _, inputs, _ in items])
+                )
+                for key in items[0][1]
+            }
+            outputs = self.signatures[name](**joined)
+            starts = np.cumsum([0, *sizes])
+            for place, (_, _, future) in enumerate(items):
+                rows = slice(starts[place], starts[place + 1])
+                future.set_result(
+                    {key: value.numpy()[rows] for key, value in outputs.items()}
+                )
+        except Exception as error:
+            for _, _, future in items:
+                future.set_exception(error)
+
+
+class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """The gRPC side."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def Predict(self, request, context):
+        name = request.model_spec.name
+        if name != MODEL_NAME:
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {name}"
+            )
+        inputs = {key: tf.make_ndarray(value) for key, value in request.inputs.items()}
+        try:
+            outputs = self.model.run(request.model_spec.signature_name, inputs)
+        except KeyError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        response = predict_pb2.PredictResponse()
+        for key, value in outputs.items():
+            response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
+        return response
+
+
+def handler_of(model):
+    """Return the REST side."""
+    dtypes = {
+        "temperature": np.float32,
+        "top_p": np.float32,
+        "top_k": np.int32,
+        "seed": np.int32,
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path != f"/v1/models/{MODEL_NAME}:predict":
+                self.answer(404, {"error": f"Servable not found for {self.path}"})
+                return
+            inputs = {
+                key: np.array(values, dtypes[key])
+                if key in dtypes
+                else np.array([text.encode() for text in values], object)
+                for key, values in body["inputs"].items()
+            }
+            try:
+                outputs = model.run(body["signature_name"], inputs)
+            except KeyError as error:
+                self.answer(400, {"error": str(error)})
+                return
+            self.answer(200, {"outputs": {k: as_json(v) for k, v in outputs.items()}})
+
+        def answer(self, status, content):
+            body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            del arguments
+
+    return Handler
+
+
+def as_json(array):
+    """Return an array as nested lists, texts as str."""
+
+    def text(value):
+        return [text(v) for v in value] if isinstance(value, list) else value.decode()
+
+    return text(array.tolist()) if array.dtype == object else array.tolist()
+
+
+@contextlib.contextmanager
+def serve(model):
+    """Serve a `BatchingModel` on loopback; yields {protocol: "HOST:PORT"}."""
+    grpc_server = grpc.server(concurrent.futures.ThreadPoolExecutor(64))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        Service(model), grpc_server
+    )
+    grpc_port = grpc_server.add_insecure_port("127.0.0.1:0")
+    grpc_server.start()
+    rest_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(model))
+    rest_server.daemon_threads = True
+    threading.Thread(target=rest_server.serve_forever, daemon=True).start()
+    try:
+        yield {
+            "grpc": f"127.0.0.1:{grpc_port}",
+            "rest": f"127.0.0.1:{rest_server.server_port}",
+        }
+    finally:
+        grpc_server.stop(None)
+        rest_server.shutdown()
+        rest_server.server_close()

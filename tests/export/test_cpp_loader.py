@@ -1,0 +1,88 @@
+"""The export runs in C++ with the loader that TF Serving uses, without Python."""
+
+import collections
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.small_models import LINES, inputs_of
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory, repository):
+    """The C++ program, built against the installed TensorFlow."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on the PATH")
+    binary = tmp_path_factory.mktemp("cpp") / "run_signatures"
+    libraries = tf.sysconfig.get_lib()
+    subprocess.run(
+        [
+            "g++",
+            "-O0",
+            *tf.sysconfig.get_compile_flags(),
+            "-w",
+            str(repository / "tests" / "export" / "run_signatures.cc"),
+            "-o",
+            str(binary),
+            f"-L{libraries}",
+            "-l:libtensorflow_cc.so.2",
+            "-l:libtensorflow_framework.so.2",
+            f"-Wl,-rpath,{libraries}",
+        ],
+        check=True,
+    )
+    return binary
+
+
+def run(runner, saved_model, lines):
+    """Return {(signature, output): rows of values} as the program printed them."""
+    import tensorflow_text
+
+    operators = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
+    result = subprocess.run(
+        [runner, saved_model, operators / "_sentencepiece_tokenizer.so"],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        capture_output=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    assert result.returncode == 0, result.stderr.decode()[-3000:]
+    outputs = collections.defaultdict(list)
+    for line in result.stdout.decode().removesuffix("\n").split("\n"):
+        signature, output, _, *values = line.split("\t")
+        outputs[signature, output].append(values)
+    return outputs
+
+
+def escaped(text):
+    """As the program prints a text."""
+    return text.replace("\t", "\\t").replace("\n", "\\n")
+
+
+def test_every_signature_gives_in_cpp_what_it_gives_in_python(runner, small_export):
+    draw = random.Random(7)
+    words = " ".join(LINES).split()
+    sources = [" ".join(draw.choices(words, k=draw.randint(0, 9))) for _ in range(100)]
+    seconds = [" ".join(draw.choices(words, k=2)) for _ in range(100)]
+    lines = [f"{left}\t{right}" for left, right in zip(sources, seconds, strict=True)]
+    printed = run(runner, small_export, lines)
+    signatures = tf.saved_model.load(str(small_export)).signatures
+    assert {signature for signature, _ in printed} == set(signatures)
+    for name, signature in signatures.items():
+        for output, wanted in signature(**inputs_of(name, sources, seconds)).items():
+            rows = printed[name, output]
+            wanted = wanted.numpy().reshape(100, -1)
+            if wanted.dtype == object:
+                shown = [[escaped(text.decode()) for text in row] for row in wanted]
+                assert rows == shown, (name, output)
+            else:
+                np.testing.assert_allclose(
+                    np.array(rows, np.float64), wanted, atol=1e-4, err_msg=output
+                )

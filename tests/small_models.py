@@ -1,0 +1,49 @@
+"""An untrained model that chooses, its tokenizer, and inputs for its signatures."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer import tokenization
+from keras_transformer.config import ModelConfig
+from keras_transformer.model import Transformer
+from keras_transformer.translator import Translator
+
+LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
+
+
+def make_translator(seed=3, **options):
+    """Return a translator of 3 layers whose sources have at most 23 tokens."""
+    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size, num_layers=3, d_model=6, d_ff=7, num_heads=2
+    )
+    model = Transformer(config)
+    # Weights large enough to choose by. Keras's own seed would drop the resources of
+    # the tokenizers of other tests.
+    draw = np.random.default_rng(seed)
+    model.set_weights(
+        [draw.normal(scale=0.7, size=weight.shape) for weight in model.get_weights()]
+    )
+    return Translator(
+        model, tokenizer, extra_decode_length=5, max_input_length=23, **options
+    )
+
+
+def inputs_of(name, texts, second_texts=None):
+    """Return the inputs of a signature for a batch of sources.
+
+    Args:
+        name: Of the signature.
+        texts: The sources.
+        second_texts: For the signatures that take another text.
+    """
+    batch = len(texts)
+    inputs = {"text": tf.constant(texts, tf.string)}
+    if name in ("prefix", "score"):
+        second = "prefix" if name == "prefix" else "target_text"
+        inputs[second] = tf.constant(second_texts or ["zwei eins"] * batch, tf.string)
+    if name == "sample":
+        inputs["temperature"] = inputs["top_p"] = tf.ones([batch])
+        inputs["top_k"] = tf.zeros([batch], tf.int32)
+        inputs["seed"] = tf.range(batch)
+    return inputs

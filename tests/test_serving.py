@@ -1,0 +1,215 @@
+"""The signatures of an export: shapes, meaning, rows that know nothing of others."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import exported, warmup
+from keras_transformer.serving import ServingModule
+from tests.small_models import inputs_of, make_translator
+
+# Mixed lengths, none, spaces alone, emoji, invalid UTF-8, longer than the limit.
+MIXED = [
+    b"one two three",
+    b"",
+    b"A dog",
+    b"   ",
+    b"2, 3, 5, 7 " * 9,
+    "\u00e9\U0001f600".encode(),
+    b"\xff\xfe dog",
+]
+
+
+@pytest.fixture(scope="module")
+def module():
+    return ServingModule(make_translator(), num_best=3)
+
+
+@pytest.fixture(scope="module")
+def signatures(small_export):
+    return tf.saved_model.load(str(small_export)).signatures
+
+
+NAMES = ["serving_default", "nbest", "prefix", "sample", "align", "score"]
+OUTPUTS = {
+    "serving_default": {"translation": "s", "score": "f", "truncated": "b"},
+    "nbest": {"translations": "s", "scores": "f"},
+    "prefix": {"translation": "s", "score": "f", "truncated": "b"},
+    "sample": {"translation": "s", "log_probability": "f", "truncated": "b"},
+    "align": {
+        "translation": "s",
+        "source_pieces": "s",
+        "target_pieces": "s",
+        "attention": "f",
+    },
+    "score": {"log_probability": "f", "num_tokens": "i"},
+}
+DTYPES = {"s": tf.string, "f": tf.float32, "b": tf.bool, "i": tf.int32}
+
+
+def test_the_export_has_every_signature(signatures):
+    assert sorted(signatures) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("texts", [MIXED, []], ids=["mixed", "none"])
+def test_every_row_gets_an_answer_of_the_promised_type(signatures, name, texts):
+    result = signatures[name](**inputs_of(name, texts))
+    assert {key: value.dtype for key, value in result.items()} == {
+        key: DTYPES[letter] for key, letter in OUTPUTS[name].items()
+    }
+    assert {len(value) for value in result.values()} == {len(texts)}
+    for value in result.values():
+        if value.dtype.is_floating:
+            assert np.all(np.isfinite(value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_does_not_depend_on_its_batch(signatures, name):
+    """A server may put the requests of several clients into one batch."""
+    inputs = inputs_of(name, MIXED)
+    together = signatures[name](**inputs)
+    for row in range(len(MIXED)):
+        own_inputs = {key: value[row : row + 1] for key, value in inputs.items()}
+        alone = signatures[name](**own_inputs)
+        for key, value in alone.items():
+            ours, own = together[key][row].numpy(), np.asarray(value[0].numpy())
+            if own.ndim:  # padding of pieces and attention follows the batch
+                ours = ours[tuple(slice(size) for size in own.shape)]
+            if value.dtype.is_floating:
+                np.testing.assert_allclose(ours, own, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(ours, own)
+
+
+def test_the_best_of_several_is_the_one(signatures):
+    one = signatures["serving_default"](text=tf.constant(MIXED))
+    several = signatures["nbest"](text=tf.constant(MIXED))
+    assert several["translations"].shape == (len(MIXED), 3)
+    np.testing.assert_array_equal(several["translations"][:, 0], one["translation"])
+    np.testing.assert_allclose(several["scores"][:, 0], one["score"], atol=1e-5)
+    assert np.all(np.diff(several["scores"], axis=1) <= 1e-6)
+
+
+def test_only_the_long_source_is_said_to_be_cut(signatures):
+    truncated = signatures["serving_default"](text=tf.constant(MIXED))["truncated"]
+    assert truncated.numpy().tolist() == [text == MIXED[4] for text in MIXED]
+
+
+def test_outputs_begin_with_the_prefix_and_are_free_without(signatures):
+    texts = tf.constant(["A dog", "A dog", ""])
+    prefix = tf.constant(["Ein Hund", "", "zwei"])
+    result = signatures["prefix"](text=texts, prefix=prefix)
+    first, free, nothing = result["translation"].numpy().tolist()
+    assert first.startswith(b"Ein Hund")
+    default = signatures["serving_default"](text=tf.constant(["A dog"]))
+    assert free == default["translation"].numpy()[0]
+    assert nothing == b""
+    np.testing.assert_allclose(result["score"][1], default["score"][0], atol=1e-5)
+    assert result["score"][0] < result["score"][1]
+
+
+def test_the_same_seed_draws_the_same(signatures):
+    inputs = inputs_of("sample", ["A dog"] * 40)
+    inputs["seed"] %= 20
+    drawn = signatures["sample"](**inputs)["translation"].numpy()
+    np.testing.assert_array_equal(drawn[:20], drawn[20:])
+    assert len(set(drawn)) > 3
+
+
+def test_temperature_zero_is_greedy_search(signatures):
+    inputs = inputs_of("sample", [b"one two three", b"A dog"])
+    drawn = signatures["sample"](**{**inputs, "temperature": tf.zeros([2])})
+    greedy = make_translator(beam_size=1)
+    assert drawn["translation"].numpy().tolist() == [
+        text.encode() for text in greedy(["one two three", "A dog"])
+    ]
+
+
+def test_a_given_translation_has_the_models_probability(module, signatures):
+    """The sum of log softmax over its tokens, from the logits of the whole pass."""
+    translator = module.translator
+    result = signatures["score"](
+        text=tf.constant(["A dog runs!", "one"]),
+        target_text=tf.constant(["zwei eins", ""]),
+    )
+    for row, pair in enumerate([("A dog runs!", "zwei eins"), ("one", "")]):
+        source, target = (translator.tokenizer.encode_rows([text]) for text in pair)
+        target = tf.constant(target)
+        logits = translator.model(
+            tf.constant(source), translator.model.shift_right(target)
+        )
+        log_probs = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)
+        np.testing.assert_allclose(
+            result["log_probability"][row], tf.reduce_sum(log_probs), rtol=1e-4
+        )
+        assert result["num_tokens"].numpy()[row] == target.shape[1]
+
+
+def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
+    """(log p) / ((5 + length) / 6) ** 0.6, as the search has it."""
+    tokens, _ = module.translator.source_tokens(tf.constant(["A dog runs!"]))
+    best = module.translator.search(tokens)
+    length = int(best.lengths[0, 0])
+    _, cross = module.translator.model.decode(
+        tokens, module.translator.model.shift_right(best.tokens[:, 0, :length])
+    )
+    aligned = module.align(tf.constant(["A dog runs!"]))
+    np.testing.assert_allclose(
+        aligned["attention"][0], tf.reduce_mean(cross[1][0], axis=0), atol=1e-5
+    )
+    served = module.serving_default(tf.constant(["A dog runs!"]))
+    log_prob = float(served["score"][0]) * ((5 + length) / 6) ** 0.6
+    logits = module.translator.model(
+        tokens, module.translator.model.shift_right(best.tokens[:, 0, :length])
+    )
+    each = tf.gather(
+        tf.nn.log_softmax(logits), best.tokens[:, 0, :length], batch_dims=2
+    )
+    np.testing.assert_allclose(log_prob, tf.reduce_sum(each), rtol=1e-4)
+
+
+def test_pieces_stand_at_the_sides_of_the_attention(signatures):
+    result = signatures["align"](text=tf.constant(MIXED))
+    source, target = result["source_pieces"].numpy(), result["target_pieces"].numpy()
+    attention = result["attention"].numpy()
+    assert attention.shape == (len(MIXED), target.shape[1], source.shape[1])
+    is_target, is_source = target != b"", source != b""
+    np.testing.assert_allclose(attention.sum(axis=2), is_target, atol=1e-5)
+    assert not attention[~(is_target[:, :, None] & is_source[:, None])].any()
+    joined = b"".join(source[0]).decode()
+    assert joined.replace("▁", " ") == " one two three</s>"
+    assert not is_target[1].any()  # nothing to translate
+
+
+def test_the_export_describes_itself(small_export):
+    assert exported.read_description(small_export) == {"preset": "tiny"}
+    path = small_export / "assets.extra" / "keras_transformer.json"
+    assert json.loads(path.read_text()) == {"preset": "tiny"}
+
+
+def test_an_export_that_translates_otherwise_is_refused(small_export):
+    with pytest.raises(ValueError, match="2 of 2 texts otherwise.*'A dog': '"):
+        exported.check_same(make_translator(seed=5), small_export, ["A dog", "one two"])
+
+
+def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
+    """Without the one that translates, there is no text to try."""
+    version = exported.export(
+        module.translator, tmp_path, signatures=["score"], check_texts=["A dog"]
+    )
+    assert list(tf.saved_model.load(str(version)).signatures) == ["score"]
+    assert not (version / warmup.FILE).exists()
+    with pytest.raises(ValueError, match="Did you mean 'align'"):
+        exported.export(module.translator, tmp_path, signatures=["aling"])
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_trial_texts_are_odd_ones_and_words_of_the_model(module):
+    texts = exported.trial_texts(module.translator, 11)
+    assert len(texts) == 11
+    assert "" in texts
+    assert exported.trial_texts(module.translator, 11) == texts
+    assert exported.trial_texts(module.translator, 0) == []
