@@ -1,0 +1,99 @@
+"""Whether CTranslate2 finds what this package finds, with the same weights.
+
+    python benchmarks/ctranslate2_equality.py --model_dir=runs/multi30k/model \
+        --input=test_2016_flickr.en --reference=test_2016_flickr.de
+
+converts the model to float32 and int8, translates a file with beam 4 and no length
+penalty (the one setting in which both search for the same thing), and prints for each
+how many lines are equal, how far scores are apart on equal lines, and BLEU. A minute
+for 1,000 lines and a small model on 2 CPU cores.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import tempfile
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure
+from keras_transformer import model_flags, programs
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+
+_INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
+_REFERENCE = flags.DEFINE_string("reference", None, "Its translations.")
+_BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Of both.")
+flags.adopt_module_key_flags(model_flags)
+
+
+def main() -> dict:
+    """Translate with both and print how they compare."""
+    programs.check_given(MODEL_DIR, _INPUT, _REFERENCE)
+    import sacrebleu
+
+    from keras_transformer import ctranslate2_conversion, text_files
+    from keras_transformer.machine import describe
+    from keras_transformer.model_dir import ModelDir
+
+    translator = ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value,
+        precision="float32",
+        beam_size=_BEAM_SIZE.value,
+        length_penalty_alpha=0.0,
+    )
+    sources = text_files.read_lines(_INPUT.value)
+    references = text_files.read_lines(_REFERENCE.value)
+    ours = translator.translate(sources)
+    bleu = sacrebleu.corpus_bleu([own.text for own in ours], [references]).score
+    results = {"ours": {"bleu": round(bleu, 2), "lines": len(ours)}}
+    for quantization in ("float32", "int8"):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder) / "model"
+            ctranslate2_conversion.convert(translator, place, quantization)
+            texts, scores = translate(translator, place, sources)
+        distances = [
+            abs(own.score - score)
+            for own, text, score in zip(ours, texts, scores, strict=True)
+            if own.text == text
+        ]
+        bleu = sacrebleu.corpus_bleu(texts, [references]).score
+        results[quantization] = {
+            "bleu": round(bleu, 2),
+            "equal_lines": len(distances),
+            "largest_score_distance": max(distances),
+        }
+    measure.write_line(**results, machine=describe())
+    return results
+
+
+def translate(
+    translator, folder: pathlib.Path, sources: list[str]
+) -> tuple[list[str], list[float]]:
+    """Return the best hypothesis of each source, and its log probability."""
+    import ctranslate2
+
+    from keras_transformer.ctranslate2_conversion import vocabulary_of
+
+    limits = translator.decoding
+    engine = ctranslate2.Translator(str(folder), device="cpu")
+    vocabulary = vocabulary_of(translator)
+    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    encoded = translator.tokenizer.encode(sources)
+    results = engine.translate_batch(
+        [[vocabulary[token] for token in tokens] for tokens in encoded],
+        beam_size=limits.beam_size,
+        length_penalty=0,
+        max_decoding_length=max(map(len, encoded)) + limits.extra_decode_length,
+        return_scores=True,
+        max_batch_size=64,
+    )
+    tokens = [[ids[piece] for piece in result.hypotheses[0]] for result in results]
+    return translator.tokenizer.decode(tokens), [row.scores[0] for row in results]
+
+
+if __name__ == "__main__":
+    programs.run(main)
