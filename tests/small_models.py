@@ -12,10 +12,10 @@ LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3,
 
 
 def make_translator(seed=3, **options):
-    """Return a translator of 3 layers whose sources have at most 23 tokens."""
+    """Return a translator of 2 layers whose sources have at most 23 tokens."""
     tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
     config = ModelConfig(
-        vocab_size=tokenizer.vocab_size, num_layers=3, d_model=6, d_ff=7, num_heads=2
+        vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
     )
     model = Transformer(config)
     # Weights large enough to choose by. Keras's own seed would drop the resources of

@@ -200,5 +200,3 @@ def test_the_program_scores_line_by_line_as_json(repository, servers, tmp_path):
     result = run_program(repository, *command, f"--second_input={tmp_path}/b")
     assert result.returncode == 1
     assert "has 1 lines and the input 2" in result.stderr
-    result = run_program(repository, *command)
-    assert "--second_input goes with" in result.stderr

@@ -42,12 +42,19 @@ def pieces_of(translator, text):
 
 VARIANTS = {
     "the paper's": {},
-    "pre-norm": {"norm_placement": "pre"},
-    "biases": {"attention_bias": True, "output_bias": True},
-    "separate embeddings": {"share_embeddings": False, "output_bias": True},
-    "learned positions": {"position_encoding": "learned", "num_positions": 40},
-    "positions in halves, from 1": {"position_layout": "halves", "first_position": 1},
-    "another epsilon": {"layer_norm_epsilon": 0.1},
+    "pre-norm, biases, positions in halves from 1": {
+        "norm_placement": "pre",
+        "attention_bias": True,
+        "position_layout": "halves",
+        "first_position": 1,
+    },
+    "separate embeddings, learned positions, another epsilon": {
+        "share_embeddings": False,
+        "output_bias": True,
+        "position_encoding": "learned",
+        "num_positions": 40,
+        "layer_norm_epsilon": 0.1,
+    },
 }
 
 

@@ -149,8 +149,6 @@ def test_attention_is_drawn_as_page_and_as_heat_maps(repository, trained, tmp_pa
     picture = tmp_path / "attention.png"
     run(repository, *program, "--target=3 2", f"--output={picture}", "--heads=2")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    error = run(repository, *program, f"--output={picture}", "--layer=2", status=1)
-    assert "`layer` must be from 1 to 1" in error
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,11 @@ def test_the_exit_status_is_that_of_shells():
 
 
 @pytest.mark.slow
-def test_a_stopped_run_is_saved_and_goes_on(repository, tmp_path):
+def test_a_stopped_run_is_saved_and_says_where(repository, tmp_path):
     corpus = write_corpus(tmp_path, "data", 285)
     place = tmp_path / "model"
 
-    def start(steps):
+    def start():
         return subprocess.Popen(
             [
                 sys.executable,
@@ -106,7 +106,7 @@ def test_a_stopped_run_is_saved_and_goes_on(repository, tmp_path):
                 "--num_heads=2",
                 "--tokens_per_batch=150",
                 "--max_length=40",
-                f"--train_steps={steps}",
+                "--train_steps=100000",  # more than are done before the signal
                 "--warmup_steps=5",
                 "--bleu_sentences=0",
                 "--log_every_steps=1",
@@ -116,7 +116,7 @@ def test_a_stopped_run_is_saved_and_goes_on(repository, tmp_path):
             text=True,
         )
 
-    with start(100_000) as process:  # more steps than are done before the signal
+    with start() as process:
         for line in process.stdout:
             if line.startswith("step 7/"):
                 break
@@ -130,8 +130,3 @@ def test_a_stopped_run_is_saved_and_goes_on(repository, tmp_path):
         f"stopped by SIGTERM: step {step:,} is saved in {saved}. Run the same command "
         "again to go on."
     )
-    with start(step + 1) as process:
-        lines = process.stdout.read().splitlines()
-    assert process.returncode == 0
-    steps = [line.split("/")[0] for line in lines if line.startswith("step ")]
-    assert steps == [f"step {step + 1:,}"]
