@@ -140,7 +140,9 @@ def test_learned_positions_limit_the_input(parts):
 
 @pytest.fixture(scope="module")
 def saved(parts, tmp_path_factory):
-    return exported.export(make(parts), tmp_path_factory.mktemp("export"))
+    return exported.export(
+        make(parts), tmp_path_factory.mktemp("export"), signatures=["serving_default"]
+    )
 
 
 def test_the_export_translates_as_the_translator_does(parts, saved):

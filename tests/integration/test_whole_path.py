@@ -125,6 +125,7 @@ def test_average_evaluate_translate_and_export(repository, folder, trained):
         "export/export_saved_model.py",
         f"--model_dir={model}",
         f"--export_dir={folder}/export",
+        "--signatures=serving_default",
     )
     shutil.move(folder / "export" / "1", folder / "moved")
     shutil.move(model, folder / "away")
