@@ -104,6 +104,11 @@ def read_pairs() -> tuple[list[str], list[str]]:
     """Read what to translate and what it should become."""
     if _DATA_DIR.value:
         folder = pathlib.Path(_DATA_DIR.value)
+        if not (folder / "metadata.json").is_file():
+            raise FileNotFoundError(
+                f"No metadata.json in {folder}: it is no corpus. Prepare one with "
+                f"bin/prepare_data.py --data_dir={folder}, or correct --data_dir."
+            )
         paths = [folder / f"{_SPLIT.value}.{side}" for side in ("source", "target")]
         for path in paths:
             if not path.is_file():

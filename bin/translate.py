@@ -1,9 +1,8 @@
 """Translate text, one sentence a line, with a trained or an exported model.
 
-    echo "A man rides a bicycle." | python bin/translate.py --model_dir=runs/multi30k
+    echo "A man rides." | python bin/translate.py --model_dir=runs/multi30k/model
 
-    python bin/translate.py --saved_model=runs/multi30k_export/1 \
-        --input=test.en --output=test.de
+    python bin/translate.py --saved_model=runs/multi30k/export/1 < test.en > test.de
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs.

@@ -160,6 +160,10 @@ def test_attention_is_drawn_as_page_and_as_heat_maps(repository, trained, tmp_pa
         (["bin/translate.py", "--model_dir=absent"], "No model in absent"),
         (["bin/evaluate.py"], "--model_dir is needed"),
         (
+            ["bin/evaluate.py", "--model_dir=m", "--data_dir=absent"],
+            "No metadata.json in absent: it is no corpus",
+        ),
+        (
             ["bin/visualize_attention.py", "--model_dir=m", "--source=a", "--output=x"],
             "must be one of '.html', '.png'",
         ),
