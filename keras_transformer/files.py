@@ -51,15 +51,10 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         The folder aside, to be filled, beside `path` and on the same disk.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with _aside(path.parent, f".{path.name}.") as aside:
         yield aside
         os.chmod(aside, 0o777 & ~_umask())
         _swap_in(aside, path)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
 
 
 class NumberedFolder:
@@ -87,24 +82,18 @@ def numbered_folder(
         The folder: fill `aside`; afterwards `path` says where it is.
     """
     parent = pathlib.Path(parent)
-    parent.mkdir(parents=True, exist_ok=True)
-    numbered = NumberedFolder(
-        pathlib.Path(tempfile.mkdtemp(prefix=".new.", dir=parent))
-    )
-    try:
+    with _aside(parent, ".new.") as aside:
+        numbered = NumberedFolder(aside)
         yield numbered
-        os.chmod(numbered.aside, 0o777 & ~_umask())
+        os.chmod(aside, 0o777 & ~_umask())
         while numbered.path is None:
             path = parent / str(next_number(parent))
             try:
-                os.rename(numbered.aside, path)  # never over a folder with content
+                os.rename(aside, path)  # never over a folder with content
                 numbered.path = path
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
-    except BaseException:
-        shutil.rmtree(numbered.aside, ignore_errors=True)
-        raise
 
 
 def sha256_of(*paths: str | os.PathLike) -> str:
@@ -115,6 +104,18 @@ def sha256_of(*paths: str | os.PathLike) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _aside(parent: pathlib.Path, prefix: str) -> Iterator[pathlib.Path]:
+    """Make a folder to be filled and renamed in the block; on an error it vanishes."""
+    parent.mkdir(parents=True, exist_ok=True)
+    aside = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield aside
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def _swap_in(aside: pathlib.Path, path: pathlib.Path) -> None:
