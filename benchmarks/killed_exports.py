@@ -1,0 +1,124 @@
+"""Whether an export that is killed ever leaves a version that is not whole.
+
+    python benchmarks/killed_exports.py --model_dir=runs/base --kills=20
+
+exports the model again and again, kills the process at random moments with SIGKILL, and
+after each kill loads every new version and compares its translations with the model's.
+Prints how many versions there were and what was left beside them. About 15 minutes for
+a small model on 2 CPU cores.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure
+from keras_transformer import model_flags, programs
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+
+_KILLS = flags.DEFINE_integer("kills", 20, "How often.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the moments.")
+_EXPORT_DIR = flags.DEFINE_string(
+    "export_dir", None, "Export into this folder until killed: what is killed."
+)
+flags.adopt_module_key_flags(model_flags)
+
+READY = "exporting"
+
+
+def export_until_killed(translator, export_dir: str) -> None:
+    """Export one version after another; the caller is killed meanwhile."""
+    from keras_transformer import exported
+
+    print(READY, flush=True)
+    while True:
+        texts = exported.trial_texts(translator, 8)
+        exported.export(translator, export_dir, check_texts=texts)
+        print(READY, flush=True)
+
+
+def killed_at_random(
+    command: Sequence[str],
+    export_dir: pathlib.Path,
+    check: Callable[[pathlib.Path], None],
+    *,
+    kills: int,
+    seconds: float,
+    seed: int,
+) -> dict[str, int]:
+    """Start a command that exports, kill it, check what it left, and so on.
+
+    Args:
+        command: Calls `export_until_killed` with `export_dir`.
+        export_dir: Where versions appear.
+        check: Called with the folder of each version; raises if it is not whole.
+        kills: How often.
+        seconds: The kill comes so many seconds after the start of exporting at most.
+        seed: Of the moments.
+
+    Returns:
+        "versions", whole ones; "unfinished", folders aside that kills left.
+    """
+    draw = random.Random(seed)
+    checked: set[pathlib.Path] = set()
+    for _ in range(kills):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            for line in process.stdout:
+                if line.strip() == READY:
+                    break
+            time.sleep(draw.uniform(0, seconds))
+            if process.poll() is not None:
+                raise RuntimeError(f"It ended by itself: {' '.join(command)}")
+            process.kill()
+        versions = {path for path in export_dir.iterdir() if path.name.isdigit()}
+        for version in sorted(versions - checked):
+            check(version)
+        checked |= versions
+    others = [path for path in export_dir.iterdir() if path not in checked]
+    return {"kills": kills, "versions": len(checked), "unfinished": len(others)}
+
+
+def main() -> dict:
+    """Kill exports and print what they left."""
+    programs.check_given(MODEL_DIR)
+    from keras_transformer import exported
+    from keras_transformer.machine import describe
+    from keras_transformer.model_dir import ModelDir
+
+    translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
+    if _EXPORT_DIR.value is not None:
+        export_until_killed(translator, _EXPORT_DIR.value)
+    texts = exported.trial_texts(translator, 16)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        exported.export(translator, pathlib.Path(folder) / "first")
+        seconds = time.perf_counter() - began
+        export_dir = pathlib.Path(folder) / "killed"
+        export_dir.mkdir()
+        result = killed_at_random(
+            [sys.executable, *sys.argv, f"--export_dir={export_dir}"],
+            export_dir,
+            lambda version: exported.check_same(translator, version, texts),
+            kills=_KILLS.value,
+            seconds=2 * seconds,
+            seed=_SEED.value,
+        )
+    measure.write_line(**result, seed=_SEED.value, machine=describe())
+    return result
+
+
+if __name__ == "__main__":
+    programs.run(main)

@@ -1,0 +1,42 @@
+"""An export that is killed leaves whole versions only."""
+
+import sys
+
+import pytest
+
+from benchmarks import killed_exports
+from keras_transformer import exported
+from tests.small_models import LINES, make_translator
+
+pytestmark = pytest.mark.slow
+
+EXPORT = """
+import sys
+from benchmarks.killed_exports import export_until_killed
+from tests.small_models import make_translator
+export_until_killed(make_translator(), sys.argv[1])
+"""
+
+
+def test_killed_exports_leave_whole_versions_only(tmp_path, monkeypatch, repository):
+    """The program does the same 20 times with a model of one's own."""
+    monkeypatch.chdir(repository)
+    translator = make_translator()
+    left = killed_exports.killed_at_random(
+        [sys.executable, "-c", EXPORT, str(tmp_path)],
+        tmp_path,
+        lambda version: exported.check_same(translator, version, LINES),
+        kills=2,
+        seconds=6,
+        seed=2,
+    )
+    assert left["versions"] + left["unfinished"] == len(list(tmp_path.iterdir()))
+    assert left["unfinished"] > 0
+
+
+def test_a_version_that_is_not_whole_would_be_seen(tmp_path):
+    """The check fails where a kill would leave a folder with half of a model."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").write_bytes(b"half")
+    with pytest.raises(OSError, match="saved_model.pb"):
+        exported.translate(tmp_path / "1", LINES)
