@@ -1,5 +1,23 @@
-"""Constituency parsing (§6.3): trees and the brackets that they are kept in."""
+"""Constituency parsing (§6.3): trees, their linear form and EVALB's scores."""
 
+from keras_transformer.parsing.linearisation import (
+    delinearise,
+    linearise,
+    repair,
+    tag_of,
+    tags_of,
+)
 from keras_transformer.parsing.trees import Leaf, Tree, clean, read_trees, write_trees
 
-__all__ = ["Leaf", "Tree", "clean", "read_trees", "write_trees"]
+__all__ = [
+    "Leaf",
+    "Tree",
+    "clean",
+    "delinearise",
+    "linearise",
+    "read_trees",
+    "repair",
+    "tag_of",
+    "tags_of",
+    "write_trees",
+]
