@@ -1,0 +1,120 @@
+"""The decoder's vocabulary for parsing: "XX" and two symbols a label.
+
+Ids 0 to 3 are the special ones of `config`, 4 is "XX", and of the i-th label, in sorted
+order, 5 + 2 i opens and 6 + 2 i closes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from keras_transformer import config, files
+from keras_transformer.parsing.linearisation import WORD, is_closing, is_opening
+
+FORMAT_VERSION = 1
+FILE_NAME = "labels.json"
+WORD_ID = config.EOS_ID + 1
+
+
+class SymbolVocabulary:
+    """The ids of the symbols that `linearise` writes.
+
+    Args:
+        labels: Of constituents, without brackets; repeated ones count once.
+
+    Attributes:
+        labels: Sorted.
+        vocab_size: Ids, the special ones among them.
+        fingerprint: Hexadecimal SHA-256 of the labels.
+
+    Raises:
+        ValueError: If there are none.
+    """
+
+    def __init__(self, labels: Iterable[str]):
+        self.labels = tuple(sorted(set(labels)))
+        if not self.labels:
+            raise ValueError("`labels` must have at least one label of a constituent.")
+        pairs = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
+        # By id; those of the special ids mean nothing in a tree.
+        self.symbols = ("<pad>", "<unk>", "<s>", "</s>", WORD, *pairs)
+        self.vocab_size = len(self.symbols)
+        self.fingerprint = hashlib.sha256("\n".join(self.labels).encode()).hexdigest()
+        self._ids = {symbol: number for number, symbol in enumerate(self.symbols)}
+
+    @property
+    def opening_ids(self) -> range:
+        """The ids that open a constituent; the next one closes it."""
+        return range(WORD_ID + 1, self.vocab_size, 2)
+
+    @property
+    def closing_ids(self) -> range:
+        """The ids that close a constituent."""
+        return range(WORD_ID + 2, self.vocab_size, 2)
+
+    def encode(self, symbols: Sequence[str]) -> list[int]:
+        """Return the ids of symbols; EOS is not added.
+
+        Raises:
+            ValueError: If a label is unknown.
+        """
+        for symbol in symbols:
+            is_symbol = symbol == WORD or is_opening(symbol) or is_closing(symbol)
+            if not is_symbol or symbol not in self._ids:
+                raise ValueError(
+                    f"{symbol!r} is not among the symbols of this vocabulary, whose "
+                    f"labels are {', '.join(self.labels)}. Leave the tree out, or "
+                    "prepare the corpus anew with it in the training trees."
+                )
+        return [self._ids[symbol] for symbol in symbols]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Return the symbols up to the first EOS or padding; BOS is left out."""
+        symbols = []
+        for number in ids:
+            if number in (config.EOS_ID, config.PAD_ID):
+                break
+            if number != config.BOS_ID:
+                symbols.append(self.symbols[number])
+        return symbols
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the labels into a file.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        content = {"format_version": FORMAT_VERSION, "labels": self.labels}
+        files.atomic_write(path, json.dumps(content, indent=2) + "\n")
+
+
+def load(path: str | os.PathLike) -> SymbolVocabulary:
+    """Read what `SymbolVocabulary.save` wrote.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is damaged or has another format version.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"No labels at {path}. bin/prepare_data.py --task=parsing writes them."
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, labels = content["format_version"], content["labels"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}). Copy it again, or prepare the data again."
+        ) from error
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version}; this program reads version "
+            f"{FORMAT_VERSION}. Prepare the data again, or use the release that wrote "
+            "it."
+        )
+    return SymbolVocabulary(labels)
