@@ -33,9 +33,11 @@ INSTALL_REQUIRES = [
 
 SERVING = ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2", "requests>=2.32,<3"]
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
+BEAM = ["apache-beam>=2.77,<3"]
 TEST = [
     *SERVING,
     *CTRANSLATE2,
+    *BEAM,
     "hypothesis>=6.100,<7",
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
@@ -49,7 +51,7 @@ EXTRAS_REQUIRE = {
     "gpu": [TENSORFLOW.replace("tensorflow", "tensorflow[and-cuda]")],
     "serving": SERVING,
     "ctranslate2": CTRANSLATE2,
-    "beam": ["apache-beam>=2.77,<3"],
+    "beam": BEAM,
     "dev": [*TEST, "build>=1.2,<2", "ruff>=0.17,<0.18"],
 }
 
@@ -65,6 +67,7 @@ PROGRAMS = {
     "kt-export": "export.export_saved_model",
     "kt-client": "export.client",
     "kt-convert-ctranslate2": "export.convert_ctranslate2",
+    "kt-translate-beam": "export.translate_beam",
 }
 
 

@@ -18,7 +18,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, text_files
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -47,8 +47,6 @@ def main() -> dict:
     """Translate and return the JSON summary."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
-    from keras_transformer import text_files
-
     lines = text_files.read_lines(_INPUT.value)
     translations = _translate(lines)
     text_files.write_lines(_OUTPUT.value, list(_format(translations)))
@@ -87,15 +85,10 @@ def _load_translator():
 def _format(translations):
     for number, translation in enumerate(translations):
         if _NBEST.value is None:
-            yield _one_line(translation.text)
+            yield text_files.one_line(translation.text)
             continue
         for text, score in translation.nbest:
-            yield f"{number}\t{score:.6f}\t{_one_line(text)}"
-
-
-def _one_line(text: str) -> str:
-    """Keep the output aligned with the input, whatever a model spells."""
-    return text.replace("\r", " ").replace("\n", " ")
+            yield f"{number}\t{score:.6f}\t{text_files.one_line(text)}"
 
 
 def run() -> None:

@@ -112,7 +112,7 @@ def read_inputs() -> dict[str, list]:
 def format_answer(answer: dict) -> str:
     """Return the translation, or all outputs as JSON where there are more."""
     if _SIGNATURE.value in ("serving_default", "prefix", "sample"):
-        return answer["translation"].replace("\r", " ").replace("\n", " ")
+        return text_files.one_line(answer["translation"])
     return json.dumps(answer, ensure_ascii=False)
 
 

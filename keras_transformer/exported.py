@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import files, warmup
 from keras_transformer.config import check_choice
@@ -172,19 +174,23 @@ def translate(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it does not translate.
     """
-    folder = pathlib.Path(saved_model)
-    if not (folder / "saved_model.pb").is_file():
-        raise FileNotFoundError(
-            f"No saved_model.pb in {folder}. Give the folder with the version number, "
-            "EXPORT_DIR/VERSION."
-        )
-    loaded = tf.saved_model.load(str(folder))
-    if SIGNATURE not in loaded.signatures:
-        raise ValueError(
-            f"The model in {folder} must have the signature {SIGNATURE!r}. Received: "
-            f"{', '.join(sorted(loaded.signatures)) or 'none'}."
-        )
-    serve = loaded.signatures[SIGNATURE]
+    return translate_in_batches(texts, batch_size, load(saved_model))
+
+
+def load(
+    saved_model: str | os.PathLike,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return what translates a batch, as `translate_in_batches` calls it.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not translate.
+    """
+    check_translates(saved_model)
+    serve = tf.saved_model.load(os.fspath(saved_model)).signatures[SIGNATURE]
 
     def translate_batch(text):
         result = serve(text=text)
@@ -194,4 +200,34 @@ def translate(
             "truncated": result["truncated"],
         }
 
-    return translate_in_batches(texts, batch_size, translate_batch)
+    return translate_batch
+
+
+def check_translates(saved_model: str | os.PathLike) -> None:
+    """Raise unless a folder holds an exported model that translates; loads no weights.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not translate.
+    """
+    path = os.path.join(saved_model, "saved_model.pb")
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(
+            f"No saved_model.pb in {saved_model}. Give the folder with the version "
+            "number, EXPORT_DIR/VERSION."
+        )
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    try:
+        (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    except (DecodeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: export the model again.") from error
+    names = [name for name in graph.signature_def if not name.startswith("__")]
+    if SIGNATURE not in names:
+        raise ValueError(
+            f"The model in {saved_model} must have the signature {SIGNATURE!r}. "
+            f"Received: {', '.join(sorted(names)) or 'none'}."
+        )

@@ -23,17 +23,24 @@ _JSON = flags.DEFINE_bool(
 )
 
 
-def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
+def run(
+    main: Callable[..., Mapping[str, Any] | None], *, has_other_options: bool = False
+) -> None:
     """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
 
-    `main` takes no arguments, reads its flags, and returns the summary that `--json`
-    prints. SIGTERM ends it like an error, so that what it wrote aside is cleaned up.
+    `main` reads its flags and returns the summary that `--json` prints. SIGTERM ends it
+    like an error, so that what it wrote aside is cleaned up.
+
+    Args:
+        main: Takes no arguments, or, with `has_other_options`, one: a list.
+        has_other_options: Whether `main` gets what is no flag of ours, in its order, to
+            hand it on to a library that has options of its own.
     """
     module = sys.modules[main.__module__]
     program = os.path.basename(sys.argv[0])
 
     def guarded(arguments):
-        if len(arguments) > 1:
+        if len(arguments) > 1 and not has_other_options:
             _fail(
                 program, f"unexpected argument {arguments[1]!r}; flags begin with --."
             )
@@ -42,7 +49,7 @@ def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
             absl_logging.set_verbosity(absl_logging.WARNING)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
-            summary = main()
+            summary = main(arguments[1:]) if has_other_options else main()
         except INPUT_ERRORS as error:
             absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
             _fail(program, _one_line(error))
@@ -54,7 +61,9 @@ def run(main: Callable[[], Mapping[str, Any] | None]) -> None:
     def parse(arguments):
         _show_help_of(module)
         try:
-            return flags.FLAGS(arguments)
+            # "--option value" of a library must not end the search for our flags.
+            flags.FLAGS.set_gnu_getopt(has_other_options)
+            return flags.FLAGS(arguments, known_only=has_other_options)
         except flags.Error as error:
             _fail(program, f"{_one_line(error)} (see --help)")
         except SystemExit:

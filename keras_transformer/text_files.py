@@ -32,7 +32,9 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
     lines = content.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    return [_decode(line, name, number) for number, line in enumerate(lines, start=1)]
+    return [
+        decode_line(line, name, number) for number, line in enumerate(lines, start=1)
+    ]
 
 
 def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
@@ -45,7 +47,22 @@ def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
         files.atomic_write(path, text)
 
 
-def _decode(line: bytes, name: str, number: int) -> str:
+def one_line(text: str) -> str:
+    """Return a translation as a line: whatever a model spells, output stays aligned."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """Return a line without its line feed as text.
+
+    Args:
+        line: As it stands in the file.
+        name: Of the file, for the message.
+        number: Of the line, from 1.
+
+    Raises:
+        ValueError: If it is no UTF-8; the message names file and line.
+    """
     try:
         return line.removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,0 +1,85 @@
+"""Translate many lines with an exported model on Apache Beam, resumable by shard.
+
+    python export/translate_beam.py --saved_model=exports/ende/1 \
+        --input=test.en --output=out/test.de --runner=DirectRunner \
+        --direct_num_workers=2 --direct_running_mode=multi_processing
+
+writes out/test.de-00000-of-00005 and so on, 1,000 lines each, in the order of the
+input: `cat out/test.de-*-of-*` has one translation a line. Run again, it makes only the
+shards that are absent. Options that are not listed here are Beam's, which chooses with
+them where the pipeline runs. Needs the extra `beam`.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+from absl import flags, logging
+
+if not __package__:  # run as a file: the checkout need not be installed
+    _ROOT = str(pathlib.Path(__file__).resolve().parents[1])
+    sys.path[0] = _ROOT
+    # For Beam's workers, which are processes of their own.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
+    )
+
+from keras_transformer import programs
+
+_SAVED_MODEL = flags.DEFINE_string(
+    "saved_model", None, "An exported model, EXPORT_DIR/VERSION."
+)
+_INPUT = flags.DEFINE_string(
+    "input",
+    None,
+    "Text file, one sentence a line, or a pattern of several, taken in the order of "
+    "their names; .gz too.",
+)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "What the names of the shards begin with."
+)
+_LINES_PER_SHARD = flags.DEFINE_integer(
+    "lines_per_shard", 1000, "Lines that a worker takes at once.", lower_bound=1
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 64, "Sentences translated at once.", lower_bound=1
+)
+
+
+def main(beam_arguments: list[str]) -> dict:
+    """Translate and return the JSON summary."""
+    programs.check_given(_SAVED_MODEL, _INPUT, _OUTPUT)
+    if not flags.FLAGS["verbosity"].present:
+        # Beam warns of every library of Google Cloud that it does not find.
+        logging.set_verbosity(logging.ERROR)
+    try:
+        from keras_transformer import beam_translation
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"Translating on Beam needs {error.name}: install keras_transformer[beam]."
+        ) from error
+    options = beam_translation.parse_options(beam_arguments)
+    config = beam_translation.BeamTranslationConfig(
+        saved_model=_SAVED_MODEL.value,
+        input=_INPUT.value,
+        output=_OUTPUT.value,
+        lines_per_shard=_LINES_PER_SHARD.value,
+        batch_size=_BATCH_SIZE.value,
+    )
+    summary = beam_translation.translate(config, options)
+    print(
+        f"{summary['lines']:,} lines in {summary['shards']:,} shards, "
+        f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} were there and skipped"
+    )
+    return summary
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main, has_other_options=True)
+
+
+if __name__ == "__main__":
+    run()
