@@ -58,6 +58,12 @@ _EARLY_STOPPING_EVALUATIONS = flags.DEFINE_integer(
 _LOG_EVERY_STEPS = flags.DEFINE_integer(
     "log_every_steps", 100, "Steps between two lines of progress."
 )
+_MAX_SKIPPED_STEPS = flags.DEFINE_integer(
+    "max_skipped_steps",
+    5,
+    "Steps in a row whose loss or gradients are not finite, after which training goes "
+    "back to the last checkpoint with half the learning rate, and the next time stops.",
+)
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model_dir, or a checkpoint in one, to fine-tune from."
 )
@@ -101,6 +107,7 @@ def main() -> dict:
         bleu_sentences=_BLEU_SENTENCES.value,
         early_stopping_evaluations=_EARLY_STOPPING_EVALUATIONS.value,
         log_every_steps=_LOG_EVERY_STEPS.value,
+        max_skipped_steps=_MAX_SKIPPED_STEPS.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
     try:

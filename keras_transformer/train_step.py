@@ -32,6 +32,9 @@ class TokenTrainer(keras.Model):
     `fit` and `evaluate` report, over tokens: `loss`; `nll`, the negative log-likelihood
     without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.
 
+    A step whose loss or gradients are not finite changes nothing, of weights,
+    optimizer and metrics; `fit` reports it as `skipped`, 1.0 beside such a batch.
+
     Subclasses offer `config.pad_id` and `shift_right`.
     """
 
@@ -98,15 +101,17 @@ class TokenTrainer(keras.Model):
             data: `(source_tokens, target_tokens)`, int32 `[batch, length]` each.
 
         Returns:
-            The metrics so far, float32 scalars.
+            The metrics so far, float32 scalars, and `skipped`.
         """
         source, target = _pair(data)
         tokens = _sum_over_replicas(self._count_tokens(target))
-        gradients, sums = self._batch_gradients(source, target, tokens)
-        self.optimizer.apply_gradients(
-            zip(gradients, self.trainable_variables, strict=True)
-        )
-        return self._report(_sum_over_replicas(sums), tokens)
+        gradients, sums, size = self._batch_gradients(source, target, tokens)
+        sums, size = _sum_over_replicas((sums, size))
+        is_finite = ops.isfinite(sums[0] + size)
+        self._update(gradients, is_finite)
+        kept = ops.cast(is_finite, "float32")
+        sums = [ops.where(is_finite, value, 0.0) for value in sums]
+        return {**self._report(sums, tokens * kept), "skipped": 1.0 - kept}
 
     def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
@@ -136,28 +141,81 @@ class TokenTrainer(keras.Model):
         Keras 3.15 would call it on a batch to build it, as if targets were no input.
         """
 
+    def batch_gradients(self, source: Tensor, target: Tensor) -> tuple[Any, Any, Any]:
+        """Return what a step would be made of, for one batch and outside of `fit`.
+
+        Args:
+            source: int32 `[batch, length]`.
+            target: int32 `[batch, length]`.
+
+        Returns:
+            The gradients of the trainable variables; the sums over tokens of loss,
+            negative log-likelihood and right guesses; and a number that is finite as
+            long as all gradients are.
+        """
+        scale = 1.0 / ops.maximum(self._count_tokens(target), 1.0)
+        return self._piece_gradients(source, target, 0, scale)
+
     def _batch_gradients(self, source, target, tokens):
-        """Add up the gradients and sums of the batch's pieces."""
+        """Add up the gradients, sums and sizes of the batch's pieces."""
         scale = 1.0 / ops.maximum(tokens, 1.0)
         first = self._first_draw()
-        gradients, sums = None, None
+        gradients, sums, size = None, None, 0.0
         pieces = self.accumulate_steps
         for piece in range(pieces):
             rows = _piece_of_batch((source, target), piece, pieces)
-            more, more_sums = self._gradients(*rows, first + piece, scale)
+            more, more_sums, more_size = self._gradients(*rows, first + piece, scale)
             gradients = _add(gradients, more)
             sums = _add(sums, more_sums)
-        return gradients, sums
+            size += more_size
+        return gradients, sums, size
 
     def _piece_gradients(self, source, target, counter, scale):
-        """Forward pass, loss and gradients of one piece; all that XLA compiles."""
+        """Forward pass, loss and gradients of one piece; all that XLA compiles.
+
+        Returns:
+            Gradients, sums over tokens, and a number that is finite as long as all
+            gradients are.
+        """
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
             logits = self(source, self.shift_right(target), training=True)
             sums = self._token_sums(target, logits)
             objective = self.optimizer.scale_loss(sums[0] * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients come as slices; dense ones can be summed by any strategy.
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return gradients, sums, self._size(gradients)
+
+    def _size(self, gradients):
+        """Sum the gradients' absolute values: infinite or NaN as soon as one is."""
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            return 0.0  # it tries scales until they are finite, and skips by itself
+        return sum(ops.sum(ops.abs(gradient)) for gradient in gradients)
+
+    def _update(self, gradients, is_finite):
+        """Apply the gradients of all replicas, if they are finite."""
+
+        def apply(gradients):
+            pairs = zip(gradients, self.trainable_variables, strict=True)
+            self.optimizer.apply_gradients(pairs)
+
+        def across_replicas(strategy, gradients, is_finite):
+            # Of the sum over the replicas each has the same.
+            first, *_ = strategy.experimental_local_results(is_finite)
+            tf.cond(
+                first,
+                lambda: strategy.extended.call_for_each_replica(apply, (gradients,)),
+                lambda: None,
+            )
+
+        # The optimizer merges the replicas, which it cannot do within a branch; Keras's
+        # LossScaleOptimizer (3.15) goes the same way.
+        if tf.__internal__.distribute.strategy_supports_no_merge_call():
+            tf.cond(is_finite, lambda: apply(gradients), lambda: None)
+        else:
+            tf.distribute.get_replica_context().merge_call(
+                across_replicas, (gradients, is_finite)
+            )
 
     def _token_sums(self, labels, logits):
         """Sum loss, negative log-likelihood and right guesses over the real tokens."""

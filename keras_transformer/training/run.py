@@ -19,7 +19,7 @@ from keras_transformer.config import check_at_least, check_choice
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
 from keras_transformer.presets import Preset
-from keras_transformer.training import callbacks, checkpoints, stops
+from keras_transformer.training import callbacks, checkpoints, guards, stops
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer
 from keras_transformer.training.strategies import make_strategy
@@ -54,12 +54,15 @@ class RunOptions:
     early_stopping_evaluations: int | None = None
     # Steps between two lines of progress.
     log_every_steps: int = 100
+    # Steps in a row whose loss or gradients are not finite, after which training goes
+    # back to the last checkpoint with half the learning rate, and then stops.
+    max_skipped_steps: int = guards.MAX_SKIPPED_STEPS
     # A model_dir, or a checkpoint in one, whose weights training starts from.
     init_checkpoint: str | None = None
 
     def __post_init__(self):
         check_choice("jit_compile", self.jit_compile, ("auto", "true", "false"))
-        for name in ("evaluate_every_steps", "log_every_steps"):
+        for name in ("evaluate_every_steps", "log_every_steps", "max_skipped_steps"):
             check_at_least(name, getattr(self, name), 1)
         check_at_least("bleu_sentences", self.bleu_sentences, 0)
         for name in (
@@ -160,23 +163,71 @@ def train(
     tokenizer.save(place.tokenizer_path)
 
     stop = stops.Stop()
-    run = _callbacks(
+    make_callbacks = _callbacks(
         place, model, tokenizer, data_dir, corpus, plan, config, options, write, stop
-    )(first_step, state)
+    )
+    run = make_callbacks(first_step, state)
     began = time.perf_counter()
     with stop.listening(), contextlib.suppress(KeyboardInterrupt):
         run["evaluate"].catch_up(model)
-        if first_step < total:
-            dataset = data.training_dataset(corpus, plan, first_step)
-            model.fit(
-                dataset.take(total - first_step),
-                callbacks=list(run.values()),
-                shuffle=False,  # the plan shuffles, over the whole corpus
-                verbose=0,
-            )
+        try:
+            fit(model, corpus, plan, run, total)
+        except guards.DivergedError as error:
+            run = make_callbacks(*go_back(place, model, run, error, write))
+            fit(model, corpus, plan, run, total)
     if stop.number is not None:
         leave(run, stop.number)
     return finish(place, model, run, time.perf_counter() - began)
+
+
+def fit(
+    model: Transformer,
+    corpus: data.EncodedCorpus,
+    plan: data.BatchPlan,
+    run: dict[str, keras.callbacks.Callback],
+    total: int,
+) -> None:
+    """Train from the step that the callbacks stand at to step `total`."""
+    first_step = run["progress"].step
+    if first_step < total:
+        dataset = data.training_dataset(corpus, plan, first_step)
+        model.fit(
+            dataset.take(total - first_step),
+            callbacks=list(run.values()),
+            shuffle=False,  # the plan shuffles, over the whole corpus
+            verbose=0,
+        )
+
+
+def go_back(
+    place: ModelDir,
+    model: Transformer,
+    run: dict[str, Any],
+    error: guards.DivergedError,
+    write: Callable[[str], None],
+) -> tuple[int, dict[str, Any]]:
+    """Load the last good checkpoint and lower the learning rate, once in a run.
+
+    Returns:
+        The step to go on from, and the state to go on with.
+
+    Raises:
+        DivergedError: If the rate was lowered before.
+    """
+    state = {**run["evaluate"].state(), **run["skipped"].state()}
+    if state["learning_rate_factor"] != 1:
+        raise error
+    newest = checkpoints.restore_newest(
+        place.checkpoints(), model=model, optimizer=model.optimizer
+    )
+    # Without one the weights are those before the first of the skipped steps.
+    step = error.step
+    if newest:
+        step, state = newest[0].step, {**state, **newest[1]}
+    state["learning_rate_factor"] = guards.LOWERED
+    state["skipped_steps"] = run["skipped"].total
+    write(f"{error} Going back to step {step:,} with half the learning rate.")
+    return step, state
 
 
 def leave(run: dict[str, Any], number: int) -> None:
@@ -365,6 +416,14 @@ def _callbacks(
             write=write,
             first_step=first_step,
         )
+        skipped = guards.CountSkippedSteps(
+            options.max_skipped_steps,
+            lambda step: guards.diagnose(model, *planned_batch(corpus, plan, step - 1)),
+            state.get("learning_rate_factor", 1.0),
+            state.get("skipped_steps", 0),
+            write=write,
+            first_step=first_step,
+        )
         folder = place.checkpoints()
         folder.keep = options.keep_checkpoints or config.training.average_last
         minutes = options.checkpoint_every_minutes
@@ -374,11 +433,12 @@ def _callbacks(
             folder,
             options.checkpoint_every_steps,
             minutes,
-            evaluate.state,
+            lambda: {**evaluate.state(), **skipped.state()},
             first_step=first_step,
         )
         asked = callbacks.StopWhenAsked(lambda: stop.number is not None)
         return {
+            "skipped": skipped,  # first: the others need not see the step it ends at
             "progress": progress,
             "evaluate": evaluate,
             "save": save,
@@ -425,6 +485,12 @@ def batch_tokens(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) ->
     return int(corpus.source_lengths[rows].sum() + corpus.target_lengths[rows].sum())
 
 
+def planned_batch(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> Any:
+    """Return (source_tokens, target_tokens) of the batch of a step."""
+    batch = plan.batch(step)
+    return corpus.rows(batch.rows, batch.length)
+
+
 def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int]:
     """Return (rows, length) of the batch of a step."""
     batch = plan.batch(step)
@@ -451,6 +517,7 @@ def finish(
         # Of this process: a resumed run counts from where it resumed.
         "flops": flops,
         "num_shapes": run["progress"].num_shapes,
+        "skipped_steps": run["skipped"].total,
         "best_metric": run["evaluate"].best,
         "stopped_early": run["evaluate"].stopped_early,
         "model_keras": str(chosen.path.relative_to(place.path)),

@@ -21,6 +21,9 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: Steps over which the rate rises.
         scale: Factor on the whole; the paper's is 1.
 
+    Attributes:
+        factor: Another, a variable: it can be set while training goes on.
+
     Raises:
         ValueError: If `d_model` or `warmup_steps` is below 1.
     """
@@ -31,13 +34,14 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.d_model = d_model
         self.warmup_steps = warmup_steps
         self.scale = scale
+        self.factor = keras.Variable(1.0, trainable=False, name="factor")
 
     def __call__(self, step: Any) -> Any:
         """Return the rate of the update after `step` updates, float32 scalar."""
         step = ops.cast(step, "float32") + 1.0
         peak = self.scale * self.d_model**-0.5
         rise = step * self.warmup_steps**-1.5
-        return peak * ops.minimum(ops.rsqrt(step), rise)
+        return self.factor * peak * ops.minimum(ops.rsqrt(step), rise)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -38,5 +38,5 @@ def test_a_version_that_is_not_whole_would_be_seen(tmp_path):
     """The check fails where a kill would leave a folder with half of a model."""
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"half")
-    with pytest.raises(OSError, match="saved_model.pb"):
+    with pytest.raises(ValueError, match="saved_model.pb is damaged"):
         exported.translate(tmp_path / "1", LINES)

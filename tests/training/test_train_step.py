@@ -1,5 +1,7 @@
 """The train step: the same result however a batch is split (design of §5.1, §5.2)."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -203,3 +205,68 @@ def test_wrong_batches_are_refused():
         model.test_on_batch(source, target, sample_weight=np.ones(6))
     with pytest.raises(ValueError, match="`accumulate_steps` must be at least 1"):
         make(accumulate_steps=0)
+
+
+class BrokenLoss(LabelSmoothedCrossEntropy):
+    """Not finite wherever the token 11 is to be predicted."""
+
+    def token_losses(self, labels, logits):
+        losses, nll = super().token_losses(labels, logits)
+        return losses * tf.where(tf.equal(labels, 11), np.inf, 1.0), nll
+
+
+def batches_of(*tokens):
+    """One batch for each token, which it is made of."""
+    rows = [np.full((4, 5), token, "int32") for token in tokens]
+    dataset = tf.data.Dataset.from_tensor_slices(np.stack(rows))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    return dataset.map(lambda side: (side, side)).with_options(options)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_step_that_is_not_finite_changes_nothing(replicas, jit_compile, two_replicas):
+    """Weights, optimizer and metrics are as if the batch had not been there."""
+    scope = two_replicas.scope if replicas == 2 else contextlib.nullcontext
+    results = []
+    for tokens in ([5, 11, 7], [5, 7]):
+        keras.utils.set_random_seed(7)
+        with scope():
+            model = Transformer(CONFIG)
+            model.compile(
+                keras.optimizers.Adam(0.01), BrokenLoss(0.1), jit_compile=jit_compile
+            )
+        skips = []
+        seen = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs, skips=skips: skips.append(
+                logs["skipped"]
+            )
+        )
+        history = model.fit(
+            batches_of(*tokens), shuffle=False, verbose=0, callbacks=[seen]
+        ).history
+        assert skips == [float(token == 11) for token in tokens]
+        assert model.optimizer.iterations.numpy() == 2
+        variables = [*model.optimizer.variables, *model.weights]
+        results.append((history["loss"], [value.numpy() for value in variables]))
+    (first_loss, first), (second_loss, second) = results
+    assert first_loss == second_loss
+    for left, right in zip(first, second, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_gradients_that_are_not_finite_are_skipped_too():
+    """The loss is finite, its gradient at a probability of 0 is not."""
+    model = make(optimizer=keras.optimizers.SGD(1.0))
+    before = [weight.numpy() for weight in model.weights]
+    model.loss.token_losses = lambda labels, logits: (
+        tf.sqrt(tf.zeros_like(logits[..., 0]) * logits[..., 0]),
+        tf.zeros_like(logits[..., 0]),
+    )
+    _, history = trained_weights(model, batch())
+    assert history["skipped"] == [1.0]
+    for left, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(left, weight.numpy())
