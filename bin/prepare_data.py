@@ -14,6 +14,14 @@ or, as in the paper (§5.1; the first time, TensorFlow Datasets downloads the se
     python bin/prepare_data.py --dataset=tfds:wmt14_translate/de-en \
         --data_dir=data/wmt14_ende --vocab_size=37000
 
+or, for parsing (§6.3), from trees in the Penn Treebank's brackets:
+
+    python bin/prepare_data.py --task=parsing --data_dir=data/wsj --vocab_size=16000 \
+        --train_trees=wsj/02-21.mrg --train_trees=silver.mrg:0.5 \
+        --valid_trees=wsj/22.mrg --test_trees=wsj/23.mrg
+
+where each tree of silver.mrg occurs in an epoch with a probability of a half.
+
 The folder appears whole or not at all. Multi30k (29,000 pairs) takes ten seconds.
 """
 
@@ -32,7 +40,7 @@ from keras_transformer import programs  # first: it quietens TensorFlow
 
 # isort: split
 
-from keras_transformer import data, tokenization
+from keras_transformer import data, tokenization, tree_preparation
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -52,6 +60,23 @@ _PATHS = {
     for split in ("train", "valid", "test")
     for side in ("source", "target")
 }
+_TREES = {
+    split: flags.DEFINE_multi_string(
+        f"{split}_trees",
+        None,
+        f"With --task=parsing: trees of the {split} split in the Penn Treebank's "
+        "brackets, a file (.gz too) or a folder of .mrg files; may be given several "
+        "times"
+        + (", as PATH:WEIGHT for each tree WEIGHT times." * (split == "train") or "."),
+    )
+    for split in ("train", "valid", "test")
+}
+_SKIP_BAD = flags.DEFINE_bool(
+    "skip_bad",
+    False,
+    "With --task=parsing: leave out and count trees that are bad or too long instead "
+    "of stopping.",
+)
 _SOURCE_LANGUAGE = flags.DEFINE_string(
     "source_language", "en", "Language code of what is translated."
 )
@@ -72,12 +97,17 @@ _TOKENIZER_MODEL = flags.DEFINE_string(
     "tokenizer_model", None, "A SentencePiece model file to use, training none."
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", 37_000, "Entries of the vocabulary to train.", lower_bound=1
+    "vocab_size",
+    None,
+    "Entries of the vocabulary to train; default: 37,000, for parsing 4,000, which "
+    "suits thousands of trees (the paper has 16,000 for 40,000).",
+    lower_bound=1,
 )
 _MAX_LENGTH = flags.DEFINE_integer(
     "max_length",
-    256,
-    "Training pairs with more tokens on a side, EOS included, are dropped.",
+    None,
+    "Training pairs with more tokens on a side, EOS included, are dropped; default: "
+    "256, for parsing 1,024.",
     lower_bound=2,
 )
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
@@ -98,26 +128,91 @@ _SEED = flags.DEFINE_integer(
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus that is already in --data_dir."
 )
-_TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What is learned.")
+_TASK = flags.DEFINE_enum(
+    "task", "translation", ["translation", "parsing"], "What is learned."
+)
+# What --vocab_size and --max_length are where they are not given.
+_DEFAULTS = {
+    "translation": (37_000, 256),
+    "parsing": (4_000, tree_preparation.MAX_LENGTH),
+}
+# Flags that mean nothing for the other task.
+_FLAGS_OF_TASK = {
+    "translation": (
+        "dataset",
+        "tfds_data_dir",
+        *_PATHS,
+        "target_language",
+        "max_length_ratio",
+        "drop_invalid_utf8",
+    ),
+    "parsing": (*(flag.name for flag in _TREES.values()), "skip_bad"),
+}
+# Bad trees that are named; the others are counted.
+_NAMED_PROBLEMS = 10
 
 
 def main() -> dict:
     """Prepare the folder, print the report and return it as the JSON summary."""
     if _DATA_DIR.value is None:
         raise ValueError("--data_dir is needed: the folder to make.")
-    prepared = data.prepare(
-        _open_source(),
-        _DATA_DIR.value,
-        _tokenizer_maker(),
-        max_length=_MAX_LENGTH.value,
-        max_length_ratio=_MAX_LENGTH_RATIO.value or None,
-        drop_duplicates=_DROP_DUPLICATES.value,
-        drop_invalid_utf8=_DROP_INVALID_UTF8.value,
-        seed=_SEED.value,
-        overwrite=_OVERWRITE.value,
-    )
+    _check_flags_of_task()
+    vocab_size, max_length = _DEFAULTS[_TASK.value]
+    shared = {
+        "max_length": _MAX_LENGTH.value or max_length,
+        "drop_duplicates": _DROP_DUPLICATES.value,
+        "seed": _SEED.value,
+        "overwrite": _OVERWRITE.value,
+    }
+    make_tokenizer = _tokenizer_maker(_VOCAB_SIZE.value or vocab_size)
+    if _TASK.value == "parsing":
+        prepared = _prepare_trees(make_tokenizer, shared)
+    else:
+        prepared = data.prepare(
+            _open_source(),
+            _DATA_DIR.value,
+            make_tokenizer,
+            max_length_ratio=_MAX_LENGTH_RATIO.value or None,
+            drop_invalid_utf8=_DROP_INVALID_UTF8.value,
+            **shared,
+        )
     print(data.report(prepared))
     return prepared.to_json()
+
+
+def _check_flags_of_task() -> None:
+    for task, names in _FLAGS_OF_TASK.items():
+        for name in names:
+            if task != _TASK.value and flags.FLAGS[name].present:
+                raise ValueError(
+                    f"--{name} is for --task={task}; here --task={_TASK.value}."
+                )
+
+
+def _prepare_trees(make_tokenizer, shared) -> data.DataMetadata:
+    given = {split: flag.value for split, flag in _TREES.items() if flag.value}
+    programs.check_given(_TREES["train"], _TREES["valid"])
+    read = tree_preparation.WeightedTrees.from_text
+    source = tree_preparation.TreeFiles(
+        {split: [read(text) for text in texts] for split, texts in given.items()},
+        language=_SOURCE_LANGUAGE.value,
+        seed=_SEED.value,
+        skip_bad=_SKIP_BAD.value,
+    )
+    prepared = tree_preparation.prepare(
+        source,
+        _DATA_DIR.value,
+        make_tokenizer,
+        drop_too_long=_SKIP_BAD.value,
+        **shared,
+    )
+    for split, problems in source.problems.items():
+        for problem in problems[:_NAMED_PROBLEMS]:
+            print(f"left out: {problem}")
+        if len(problems) > _NAMED_PROBLEMS:
+            others = len(problems) - _NAMED_PROBLEMS
+            print(f"left out: {others:,} others of the {split} split")
+    return prepared
 
 
 def _open_source() -> data.ParallelSource:
@@ -144,8 +239,8 @@ def _open_source() -> data.ParallelSource:
     return data.TextFiles(paths, *languages)
 
 
-def _tokenizer_maker():
-    path, vocab_size = _TOKENIZER_MODEL.value, _VOCAB_SIZE.value
+def _tokenizer_maker(vocab_size: int):
+    path = _TOKENIZER_MODEL.value
     if path is not None:
         if not pathlib.Path(path).is_file():
             raise FileNotFoundError(f"No file {path}. Check --tokenizer_model.")

@@ -74,7 +74,13 @@ class DataMetadata:
     # By name: train, valid and, where there is one, test.
     splits: dict[str, SplitMetadata]
     padding: tuple[PaddingMetadata, ...]
+    # "translation", or "parsing": then the target is trees, which have a vocabulary of
+    # their own.
     task: str = "translation"
+    # Ids of the target's own vocabulary; None: both sides have one.
+    target_vocab_size: int | None = None
+    # SHA-256 of the labels of constituents that its symbols stand for.
+    labels_hash: str | None = None
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tqdm
@@ -43,6 +43,23 @@ class Drop(enum.IntEnum):
     DUPLICATE = 3
     TOO_LONG = 4
     LENGTH_RATIO = 5
+    UNKNOWN_SYMBOL = 6
+    UNREADABLE = 7
+
+
+class TargetVocabulary(Protocol):
+    """What encodes the target where its vocabulary is not that of the source."""
+
+    # As in `metadata.json`.
+    task: str
+    vocab_size: int
+    fingerprint: str
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
+        """Return the ids of each text, EOS not added; None where it has none."""
+
+    def save(self, data_dir: pathlib.Path) -> None:
+        """Write the vocabulary into a file of the prepared folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +70,7 @@ class _Filters:
     max_length_ratio: float | None
     drop_duplicates: bool
     drop_invalid_utf8: bool
+    drop_too_long: bool
 
     def __post_init__(self):
         config.check_at_least("max_length", self.max_length, 2)
@@ -68,10 +86,12 @@ def prepare(
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
     *,
+    target: TargetVocabulary | None = None,
     max_length: int = 256,
     max_length_ratio: float | None = 9.0,
     drop_duplicates: bool = False,
     drop_invalid_utf8: bool = False,
+    drop_too_long: bool = True,
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
     overwrite: bool = False,
@@ -85,18 +105,23 @@ def prepare(
     Training pairs are dropped when a side is blank, has more than `max_length` tokens,
     has `max_length_ratio` times more tokens than the other, or when the same pair came
     before. Of validation and test pairs the raw text always holds all; the encoded
-    ones, for the loss, leave out the blank and the too long.
+    ones, for the loss, leave out the blank, the too long, and those whose target the
+    target's own vocabulary cannot spell.
 
     Args:
         source: Where the pairs come from.
         data_dir: The folder to make.
-        make_tokenizer: Called with sentences of both sides; returns a tokenizer.
+        make_tokenizer: Called with sentences of both sides, or of the source where the
+            target has its own vocabulary; returns a tokenizer.
+        target: The target's own vocabulary; None: the tokenizer encodes both sides.
         max_length: Most tokens of a side, EOS included.
         max_length_ratio: Most tokens of the longer side for each of the shorter, EOS
             included; None for no limit.
         drop_duplicates: Whether a training pair is kept only once.
         drop_invalid_utf8: Whether a training pair that is no UTF-8 is dropped (and
             replaced in part by U+FFFD in the others), instead of ending with an error.
+        drop_too_long: Whether a training pair that is too long is dropped, instead of
+            ending with an error.
         sample_pairs: Training pairs, drawn by `seed`, that `make_tokenizer` may see.
         seed: Of the draw, at least 0.
         overwrite: Whether a corpus that is already in `data_dir` may be replaced.
@@ -106,15 +131,18 @@ def prepare(
 
     Raises:
         ValueError: If the text is empty, its sides differ in length, a line is no
-            UTF-8, no training or validation pair is left, or an argument is out of
-            range; the message names file and line where there is one.
+            UTF-8, no training or validation pair is left, the tokenizer has other
+            special ids than `target`, or an argument is out of range; the message names
+            file and line where there is one.
         FileExistsError: If `data_dir` holds something and may not be replaced.
         OSError: If `data_dir` cannot be written.
 
     Differs from the paper: §5.1 names no filters; the default ratio of 9 is that of the
     cleaning script usual for these corpora, and 256 tokens that of tensor2tensor.
     """
-    filters = _Filters(max_length, max_length_ratio, drop_duplicates, drop_invalid_utf8)
+    filters = _Filters(
+        max_length, max_length_ratio, drop_duplicates, drop_invalid_utf8, drop_too_long
+    )
     config.check_at_least("sample_pairs", sample_pairs, 1)
     config.check_at_least("seed", seed, 0)
     _check_free(pathlib.Path(data_dir), overwrite)
@@ -124,11 +152,16 @@ def prepare(
         }
         for reader in readers.values():
             reader.scan()
-        train = readers["train"]
-        tokenizer = make_tokenizer(train.sample(sample_pairs, seed))
+        num_sides = 2 if target is None else 1
+        sample = readers["train"].sample(sample_pairs, seed, num_sides)
+        tokenizer = make_tokenizer(sample)
         tokenizer.save(folder / "tokenizer")
+        if target is not None:
+            _check_special_ids(tokenizer)
+            target.save(folder)
         splits = {
-            split: reader.encode(folder, tokenizer) for split, reader in readers.items()
+            split: reader.encode(folder, tokenizer, target)
+            for split, reader in readers.items()
         }
         result = metadata.DataMetadata(
             source_language=source.source_language,
@@ -147,6 +180,7 @@ def prepare(
             seed=seed,
             splits=splits,
             padding=_padding(folder / "train", seed),
+            **({} if target is None else _described(target)),
         )
         text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
         files.atomic_write(folder / metadata.FILE_NAME, text + "\n")
@@ -155,9 +189,11 @@ def prepare(
 
 def report(prepared: metadata.DataMetadata) -> str:
     """Describe a prepared folder to people, in a few lines."""
+    own = prepared.target_vocab_size
     lines = [
         f"{prepared.source_language} to {prepared.target_language}, vocabulary of "
         f"{prepared.vocab_size:,} ({prepared.tokenizer_kind})"
+        + (f" and {own:,} symbols" if own else "")
     ]
     for name, split in prepared.splits.items():
         dropped = [
@@ -169,7 +205,7 @@ def report(prepared: metadata.DataMetadata) -> str:
         lines.append(
             f"{name}: {split.pairs_read:,} pairs read, {split.pairs:,} encoded, "
             f"{what}: {', '.join(dropped) or 'none'}; {split.source_tokens:,} + "
-            f"{split.target_tokens:,} tokens, {split.tokens_per_word:.2f} a word"
+            f"{split.target_tokens:,} tokens, {_tokens_a_word(split, bool(own))}"
         )
     for padding in prepared.padding:
         shapes = " ".join(f"{rows}x{length}" for rows, length in padding.shapes)
@@ -181,6 +217,15 @@ def report(prepared: metadata.DataMetadata) -> str:
     return "\n".join(lines)
 
 
+def _tokens_a_word(split: metadata.SplitMetadata, sides_differ: bool) -> str:
+    if not sides_differ:
+        return f"{split.tokens_per_word:.2f} a word"
+    words = max(1, split.source_words)
+    source = (split.source_tokens - split.pairs) / words
+    target = (split.target_tokens - split.pairs) / words
+    return f"{source:.2f} + {target:.2f} a word"
+
+
 class _SplitReader:
     """Reads one split up to three times: to check it, to sample it, to encode it."""
 
@@ -188,6 +233,7 @@ class _SplitReader:
         self._source, self._split, self._filters = source, split, filters
         self._is_training = split == "train"
         self._reasons = np.zeros(0, np.uint8)
+        self._copies = np.zeros(0, np.int64)
 
     def scan(self) -> None:
         """Check all pairs and note which are dropped before tokenization."""
@@ -198,10 +244,12 @@ class _SplitReader:
                 reason = self._reason_if_seen(pair, seen)
             reasons.append(reason)
         self._reasons = np.frombuffer(bytes(reasons), np.uint8)
+        copies = self._source.copies(self._split)
+        self._copies = np.ones(len(reasons), np.uint8) if copies is None else copies
         self._check_some_left(self._reasons)
 
-    def sample(self, num_pairs: int, seed: int) -> Iterator[str]:
-        """Yield both sides of up to `num_pairs` kept pairs, drawn evenly."""
+    def sample(self, num_pairs: int, seed: int, num_sides: int) -> Iterator[str]:
+        """Yield both sides, or the source, of up to `num_pairs` kept pairs."""
         kept = np.flatnonzero(self._reasons == Drop.KEPT)
         if len(kept) > num_pairs:
             random = np.random.Generator(np.random.Philox(seed))
@@ -209,9 +257,11 @@ class _SplitReader:
         is_drawn = np.zeros(len(self._reasons), bool)
         is_drawn[kept] = True
         for pair in itertools.compress(self._decoded(), is_drawn):
-            yield from pair
+            yield from pair[:num_sides]
 
-    def encode(self, folder: pathlib.Path, tokenizer: Any) -> metadata.SplitMetadata:
+    def encode(
+        self, folder: pathlib.Path, tokenizer: Any, target: TargetVocabulary | None
+    ) -> metadata.SplitMetadata:
         """Write the tokens of the kept pairs and the raw text of held-out ones."""
         reasons = self._reasons.copy()
         kept = np.flatnonzero(reasons == Drop.KEPT)
@@ -219,37 +269,53 @@ class _SplitReader:
         if not self._is_training:
             pairs = _copied(pairs, folder, self._split)
         chunks = _chunks(itertools.compress(pairs, reasons == Drop.KEPT))
+        encoders = (tokenizer, tokenizer if target is None else target)
         counts = np.zeros(4, np.int64)
         with corpus.CorpusWriter(
-            folder / self._split, tokenizer.vocab_size, tokenizer.eos_id
+            folder / self._split,
+            max(encoder.vocab_size for encoder in encoders),
+            tokenizer.eos_id,
         ) as writer:
             for position, chunk in chunks:
-                late = self._encode_chunk(chunk, tokenizer, writer, counts)
-                reasons[kept[position : position + len(chunk)]] = late
+                rows = kept[position : position + len(chunk)]
+                reasons[rows] = self._encode_chunk(
+                    chunk, self._copies[rows], encoders, writer, counts
+                )
+        self._check_none_too_long(reasons)
         self._check_some_left(reasons)
         return self._metadata(reasons, counts)
 
-    def _encode_chunk(self, chunk, tokenizer, writer, counts) -> np.ndarray:
+    def _encode_chunk(self, chunk, copies, encoders, writer, counts) -> np.ndarray:
         """Write the good pairs of a chunk, count them, return reasons for the rest."""
         texts = list(zip(*chunk, strict=True))
-        tokens = [tokenizer.encode(list(side)) for side in texts]
+        tokens = [
+            encoder.encode(list(side))
+            for encoder, side in zip(encoders, texts, strict=True)
+        ]
         reasons = self._late_reasons(*tokens)
         good = np.flatnonzero(reasons == Drop.KEPT)
+        good = np.repeat(good, copies[good])
         tokens = [[side[index] for index in good] for side in tokens]
         writer.append(*tokens)
+        if encoders[0] is not encoders[1]:
+            texts[1] = texts[0]  # symbols stand for the words of the source
         counts += [sum(len(ids) + 1 for ids in side) for side in tokens] + [
             sum(len(side[index].split()) for index in good) for side in texts
         ]
         return reasons
 
     def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
+        num_unreadable = self._source.num_unreadable(self._split)
         return metadata.SplitMetadata(
-            pairs_read=len(reasons),
-            pairs=int(np.sum(reasons == Drop.KEPT)),
+            pairs_read=len(reasons) + num_unreadable,
+            pairs=int(np.sum(self._copies[reasons == Drop.KEPT])),
             dropped={
-                reason.name.lower(): int(np.sum(reasons == reason))
-                for reason in Drop
-                if reason != Drop.KEPT
+                **{
+                    reason.name.lower(): int(np.sum(reasons == reason))
+                    for reason in Drop
+                    if reason != Drop.KEPT
+                },
+                Drop.UNREADABLE.name.lower(): num_unreadable,
             },
             source_tokens=int(counts[0]),
             target_tokens=int(counts[1]),
@@ -306,8 +372,13 @@ class _SplitReader:
 
     def _late_reasons(self, sources, targets) -> np.ndarray:
         """Return the reasons that only tokens can tell, uint8 `[pairs]`."""
+        is_known = np.array([ids is not None for ids in targets], bool)
         lengths = np.array(
-            [[len(ids) + 1 for ids in side] for side in (sources, targets)], np.int64
+            [
+                [1 if ids is None else len(ids) + 1 for ids in side]
+                for side in (sources, targets)
+            ],
+            np.int64,
         )
         longer, shorter = lengths.max(axis=0), lengths.min(axis=0)
         reasons = np.where(
@@ -318,10 +389,22 @@ class _SplitReader:
             reasons[(reasons == Drop.KEPT) & (longer > ratio * shorter)] = (
                 Drop.LENGTH_RATIO
             )
+        reasons[~is_known] = Drop.UNKNOWN_SYMBOL
         return reasons
 
+    def _check_none_too_long(self, reasons) -> None:
+        too_long = np.flatnonzero(reasons == Drop.TOO_LONG)
+        if self._filters.drop_too_long or not self._is_training or not len(too_long):
+            return
+        place = self._source.locate(self._split, "source", int(too_long[0]))
+        raise ValueError(
+            f"{place}: a side has more tokens than `max_length`, "
+            f"{self._filters.max_length}; so have {len(too_long)} of {len(reasons)} in "
+            "the training split. Raise --max_length, or leave them out with --skip_bad."
+        )
+
     def _check_some_left(self, reasons) -> None:
-        if np.any(reasons == Drop.KEPT) or self._split == "test":
+        if np.any(self._copies[reasons == Drop.KEPT]) or self._split == "test":
             return
         counts = ", ".join(
             f"{np.sum(reasons == reason)} {reason.name.lower().replace('_', ' ')}"
@@ -369,6 +452,27 @@ def _check_free(data_dir: pathlib.Path, overwrite: bool) -> None:
             f"`data_dir` {data_dir} already holds a prepared corpus. Name another "
             "folder, or replace it with overwrite."
         )
+
+
+def _check_special_ids(tokenizer: Any) -> None:
+    """Raise unless they are those that vocabularies made here have."""
+    for name in ("pad_id", "bos_id", "eos_id"):
+        found, needed = getattr(tokenizer, name), getattr(config, name.upper())
+        if found != needed:
+            raise ValueError(
+                f"The tokenizer's `{name}` must be {needed}, as in the target's own "
+                f"vocabulary. Received: {name}={found}. Train a tokenizer here, or a "
+                "SentencePiece model with that id."
+            )
+
+
+def _described(target: TargetVocabulary) -> dict[str, Any]:
+    """Return what `metadata.json` says of the target's own vocabulary."""
+    return {
+        "task": target.task,
+        "target_vocab_size": target.vocab_size,
+        "labels_hash": target.fingerprint,
+    }
 
 
 @contextlib.contextmanager

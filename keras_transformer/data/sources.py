@@ -18,6 +18,8 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from keras_transformer.data.metadata import SPLITS
 
 # What TensorFlow Datasets calls our splits.
@@ -51,6 +53,14 @@ class ParallelSource(abc.ABC):
     @abc.abstractmethod
     def locate(self, split: str, side: str, index: int) -> str:
         """Name the place of a sentence to people; `side` is "source" or "target"."""
+
+    def copies(self, split: str) -> np.ndarray | None:
+        """How often each pair is encoded, int `[pairs]`; None: once."""
+        return None
+
+    def num_unreadable(self, split: str) -> int:
+        """Entries that gave no pair because they could not be read."""
+        return 0
 
 
 class TextFiles(ParallelSource):

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from keras_transformer import data, tokenization
+from tests.small_treebank import tree_lines
 
 TEXT = "ein Hund läuft über die grüne Wiese und bellt laut den Mond an"
 FILES = ("train_source", "train_target", "valid_source", "valid_target")
@@ -146,6 +147,34 @@ REFUSED = {
     ),
 }
 
+# The same for trees: these flags instead of the files.
+NO_FILES = dict.fromkeys(FILES, "")
+TREES = {**NO_FILES, "task": "parsing", "train_trees": "trees", "valid_trees": "trees"}
+REFUSED |= {
+    "trees to translate": (
+        {"train_trees": "trees"},
+        "--train_trees is for --task=parsing; here --task=translation.",
+    ),
+    "bad lines to translate": ({"skip_bad": "true"}, "--skip_bad is for --task=pars"),
+    "text to parse": (
+        {**TREES, "train_source": "good"},
+        "--train_source is for --task=translation; here --task=parsing.",
+    ),
+    "ratio of trees": ({**TREES, "max_length_ratio": "2"}, "--max_length_ratio is for"),
+    "no held-out trees": ({**TREES, "valid_trees": ""}, "--valid_trees is needed."),
+    "absent trees": ({**TREES, "train_trees": "no:2"}, "No file no."),
+    "weighted gold": ({**TREES, "valid_trees": "trees:2"}, "Only training trees have"),
+    "bad weight": ({**TREES, "train_trees": "trees:0"}, "trees:0: `weight` must be"),
+    "unbalanced tree": (
+        {**TREES, "train_trees": "unbalanced"},
+        "unbalanced, line 2: a bracket is not closed; 2 closing missing",
+    ),
+    "too long a tree": (
+        {**TREES, "max_length": "9"},
+        "trees, line 1: a side has more tokens than `max_length`, 9; so have 7 of 7",
+    ),
+}
+
 # Starts the program once for each list of arguments, each in a process of its own that
 # need not import TensorFlow again or look for GPUs: both take seconds.
 MANY_RUNS = """
@@ -182,6 +211,8 @@ def refusals(repository, tmp_path_factory):
         write(folder / name, sentences(count, side))
     write(folder / "good", sentences(67, "de"))
     write(folder / "blank", [""] * 67)
+    write(folder / "trees", tree_lines(3, 7))
+    write(folder / "unbalanced", ["(S (NP (NN fox)))", "(S (NP (NN fox)"])
     write(folder / "long", ["x " * 50_000] * 7)
     (folder / "empty").write_bytes(b"")
     (folder / "latin1").write_bytes(b"a\n" * 3 + b"gr\xfcn\n"[1:] + b"a\n" * 3)
@@ -211,6 +242,23 @@ def test_bad_input_ends_in_one_line_and_leaves_nothing(refusals, name):
     assert errors.splitlines()[-1].startswith(f"prepare_data.py: {REFUSED[name][1]}")
     assert errors.count("prepare_data.py: ") == 1, errors
     assert not list(folder.glob("*made*"))
+
+
+def test_trees_become_a_folder_to_train_on(prepare_data, tmp_path):
+    """Weights and several files; what is bad is named, left out and counted."""
+    gold, silver = tree_lines(3, 7), tree_lines(5, 11)
+    write(tmp_path / "gold", [*gold, "(S (NP (NN fox))"])
+    write(tmp_path / "silver", silver)
+    trees = ["--train_trees=gold:2", "--train_trees=silver", "--valid_trees=silver"]
+    write(tmp_path / "flags", [*trees, "--task=parsing", "--skip_bad"])
+    done = prepare_data(flagfile="flags", data_dir="data", vocab_size=290, json=True)
+    assert done.returncode == 0, done.stderr
+    assert "left out: gold, line 8: a bracket is not closed" in done.stdout
+    assert "train: 19 pairs read, 25 encoded, dropped: 1 unreadable" in done.stdout
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["task"] == "parsing"
+    assert summary["dataset"] == "gold:2 silver"
+    assert (tmp_path / "data" / "labels.json").exists()
 
 
 def test_full_disk_ends_in_one_line_and_leaves_nothing(repository, corpus, tmp_path):
