@@ -29,7 +29,9 @@ _DATA_DIR = flags.DEFINE_string(
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "Where checkpoints, logs and model.keras go."
 )
-_TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What is learned.")
+_TASK = flags.DEFINE_enum(
+    "task", None, ["translation", "parsing"], "What is learned; default: the corpus's."
+)
 _CHECKPOINT_EVERY_STEPS = flags.DEFINE_integer(
     "checkpoint_every_steps", None, "Steps between two checkpoints."
 )
@@ -46,9 +48,9 @@ _EVALUATE_EVERY_STEPS = flags.DEFINE_integer(
 )
 _BLEU_SENTENCES = flags.DEFINE_integer(
     "bleu_sentences",
-    1000,
+    None,
     "Validation sentences translated at each evaluation for BLEU, which then decides "
-    "the best checkpoint; 0: none, the loss decides.",
+    "the best checkpoint; 0: none, the loss decides. Default: 1000, for parsing 0.",
 )
 _EARLY_STOPPING_EVALUATIONS = flags.DEFINE_integer(
     "early_stopping_evaluations",
@@ -92,9 +94,11 @@ def main() -> dict:
     from keras_transformer.training import run as training_run
     from keras_transformer.training.stops import StoppedBySignalError
 
+    metadata = data.read_metadata(_DATA_DIR.value)
+    check_task(metadata.task)
     config = training_run.resolve(
         preset,
-        data.read_metadata(_DATA_DIR.value),
+        metadata,
         precision=device_flags.PRECISION.value,
         seed=_SEED.value,
     )
@@ -104,7 +108,7 @@ def main() -> dict:
         checkpoint_every_minutes=_CHECKPOINT_EVERY_MINUTES.value,
         keep_checkpoints=_KEEP_CHECKPOINTS.value,
         evaluate_every_steps=_EVALUATE_EVERY_STEPS.value,
-        bleu_sentences=_BLEU_SENTENCES.value,
+        bleu_sentences=1000 if _BLEU_SENTENCES.value is None else _BLEU_SENTENCES.value,
         early_stopping_evaluations=_EARLY_STOPPING_EVALUATIONS.value,
         log_every_steps=_LOG_EVERY_STEPS.value,
         max_skipped_steps=_MAX_SKIPPED_STEPS.value,
@@ -130,6 +134,18 @@ def main() -> dict:
         "from the model (compare with Table 2: bin/training_cost.py)"
     )
     return summary
+
+
+def check_task(task: str) -> None:
+    """Raise if flags ask for another task than the corpus was prepared for."""
+    if _TASK.value not in (None, task):
+        raise ValueError(
+            f"--task={_TASK.value} needs a corpus that is prepared for it; that in "
+            f"{_DATA_DIR.value} is for --task={task}. Prepare another, or leave --task "
+            "out."
+        )
+    if task == "parsing" and _BLEU_SENTENCES.value:
+        raise ValueError("--bleu_sentences is for --task=translation.")
 
 
 def chosen_preset() -> presets.Preset:

@@ -19,6 +19,7 @@ from keras_transformer.config import (
     from_dict,
 )
 from keras_transformer.model import Transformer
+from keras_transformer.parsing import symbols
 from keras_transformer.training.checkpoints import (
     Checkpoint,
     CheckpointFolder,
@@ -47,7 +48,10 @@ class RunConfig:
     # Keras's name of a dtype policy.
     precision: str = "float32"
     seed: int = 0
+    # "translation" or "parsing".
     task: str = "translation"
+    # SHA-256 of the labels of constituents that a parser knows.
+    labels_hash: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `config.json`."""
@@ -75,6 +79,8 @@ class ModelDir:
         self.path = pathlib.Path(path)
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"
+        # Of a parser: what its symbols stand for.
+        self.labels_path = self.path / symbols.FILE_NAME
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
 
@@ -144,6 +150,14 @@ class ModelDir:
     def load_tokenizer(self) -> Any:
         """Load the tokenizer that the model was trained with."""
         return tokenization.load(self.tokenizer_path)
+
+    def load_labels(self) -> symbols.SymbolVocabulary:
+        """Load the symbols that a parser writes.
+
+        Raises:
+            FileNotFoundError: If there are none: the run is no parser's.
+        """
+        return symbols.load(self.labels_path)
 
     def load_model(
         self, checkpoint: str | None = None, precision: str | None = None

@@ -18,6 +18,7 @@ from keras_transformer import data, text_files, tokenization
 from keras_transformer.config import check_at_least, check_choice
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
+from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
 from keras_transformer.training import callbacks, checkpoints, guards, stops
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
@@ -90,12 +91,21 @@ def resolve(
     """Join a preset with what the corpus says: vocabulary and languages.
 
     Raises:
-        ValueError: If a choice is unknown.
+        ValueError: If a choice is unknown, or the embeddings are shared where the sides
+            have vocabularies of their own.
     """
     check_choice("precision", precision, PRECISIONS)
+    if metadata.target_vocab_size and preset.model.share_embeddings:
+        raise ValueError(
+            "`share_embeddings` must be False: the corpus has a vocabulary of its own "
+            f"for {metadata.target_language}. Received: share_embeddings=True. Choose "
+            "--preset=parsing_tiny, parsing_wsj or parsing_semi, or pass "
+            "--noshare_embeddings."
+        )
     model = dataclasses.replace(
         preset.model,
         vocab_size=metadata.vocab_size,
+        target_vocab_size=metadata.target_vocab_size,
         pad_id=metadata.pad_id,
         bos_id=metadata.bos_id,
         eos_id=metadata.eos_id,
@@ -111,6 +121,7 @@ def resolve(
         precision=precision,
         seed=seed,
         task=metadata.task,
+        labels_hash=metadata.labels_hash,
     )
 
 
@@ -139,7 +150,7 @@ def train(
         FileNotFoundError: If `data_dir` is no prepared corpus.
         StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
     """
-    options = options or RunOptions()
+    options = options_of_task(options or RunOptions(), config.task)
     place = ModelDir(model_dir)
     check_same_run(place, config)
     # First of all that touches TensorFlow's devices: it may have to make some.
@@ -148,6 +159,7 @@ def train(
     # hold when a seed is set.
     keras.utils.set_random_seed(config.seed)
     tokenizer = check_corpus(data_dir, config)
+    labels = check_labels(data_dir, config)
     with strategy.scope():
         model = build(config, options)
     corpus, plan = plan_batches(data_dir, config, strategy.num_replicas_in_sync)
@@ -161,6 +173,8 @@ def train(
         )
     place.write_config(config)
     tokenizer.save(place.tokenizer_path)
+    if labels:
+        labels.save(place.labels_path)
 
     stop = stops.Stop()
     make_callbacks = _callbacks(
@@ -230,6 +244,16 @@ def go_back(
     return step, state
 
 
+def options_of_task(options: RunOptions, task: str) -> RunOptions:
+    """Leave out what means nothing for a task.
+
+    The output of a parser is no text: it has no BLEU, and the loss decides the best.
+    """
+    if task == "parsing":
+        return dataclasses.replace(options, bleu_sentences=0)
+    return options
+
+
 def leave(run: dict[str, Any], number: int) -> None:
     """Save a run that a signal asked to stop, and say where it stands.
 
@@ -286,6 +310,25 @@ def check_corpus(data_dir: str, config: RunConfig) -> Any:
             "tokenizer (--tokenizer_model), or train a new model."
         )
     return tokenizer
+
+
+def check_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary | None:
+    """Return what the targets of a parsing corpus are encoded with; else None.
+
+    Raises:
+        ValueError: If the corpus has other labels than the model.
+    """
+    if config.labels_hash is None:
+        return None
+    labels = symbols.load(f"{data_dir}/{symbols.FILE_NAME}")
+    found = {labels.fingerprint, data.read_metadata(data_dir).labels_hash}
+    if found != {config.labels_hash}:
+        raise ValueError(
+            f"The corpus in {data_dir} is encoded with other labels of constituents "
+            "than the model's: their hashes differ. Prepare it from the trees that the "
+            "model was trained on, or train a new model."
+        )
+    return labels
 
 
 def build(config: RunConfig, options: RunOptions) -> Transformer:
@@ -373,6 +416,11 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
             f"The model in {place.path} has another vocabulary than the corpus. "
             f"Prepare the corpus with --tokenizer_model={place.tokenizer_path}/"
             "sentencepiece.model to fine-tune it."
+        )
+    if other.labels_hash != config.labels_hash:
+        raise ValueError(
+            f"The model in {place.path} knows other labels of constituents than the "
+            "corpus. Only a corpus with the same labels can fine-tune it."
         )
     try:
         model.set_weights(place.load_model(checkpoint).get_weights())
@@ -464,7 +512,7 @@ def make_evaluation(
     references = text_files.read_lines(f"{data_dir}/valid.target")[
         : options.bleu_sentences
     ]
-    translator = Translator(model, tokenizer, config.decoding)
+    translator = Translator(model, tokenizer, config.decoding) if sources else None
 
     def evaluate():
         with progress.pause(), stop.interruptible():
