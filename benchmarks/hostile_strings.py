@@ -13,18 +13,16 @@ input limit of 512 tokens on 2 CPU cores.
 from __future__ import annotations
 
 import pathlib
-import random
 import resource
 import sys
 import time
-from collections.abc import Sequence
 
 from absl import flags
 
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
+from benchmarks import hostile, measure
 from keras_transformer import programs
 
 _SAVED_MODEL = flags.DEFINE_string("saved_model", None, "EXPORT_DIR/VERSION.")
@@ -34,94 +32,6 @@ _TOKENIZER_MODEL = flags.DEFINE_string(
 _COUNT = flags.DEFINE_integer("count", 2000, "Strings.", lower_bound=1)
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Of a request.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the strings and their order.")
-
-MOST_CHARACTERS = 100_000
-_CODE_POINTS = 0x110000
-# Blank, invisible, combining, right to left, joined, and what vocabularies are made of.
-_ALPHABETS = (
-    " \t\n\r\v\f\u00a0\u1680\u2003\u2028\u2029\u202f\u3000\ufeff",
-    "".join(map(chr, [*range(32), *range(127, 160)])),
-    "a\u0300\u0301\u0323\u20dd\u0e33\u0f74",
-    "\u202e\u202d\u2066\u2069\u200f\u05d0\u0627\u0644",
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467\ufe0f\U0001f3fd\U0001f1e9\U0001f1ea",
-    "\u2581\ufffd\ufffe\uffff",
-    "0123456789.,:;%$-",
-    "the quick brown fox is over there, and a man rides his bicycle. ",
-    "\u7684\u4e00\u662f\u4e0d\u4e86\u4eba\u6211\u5728\uac00\ud7a3\u3042\u30a2",
-)
-_PHRASES = (b"<unk>", b"<pad>", b"<s>", b"</s>", b"<0x41>", b"%s", b"{}", b"\\x00")
-
-
-def hostile_strings(count: int, seed: int = 0) -> list[bytes]:
-    """Return strings that a server may be sent by mistake or on purpose.
-
-    A quarter holds every code point of Unicode together, surrogates too; the others are
-    random bytes, odd alphabets and marks of the vocabulary, of 0 to 100,000 characters.
-
-    Args:
-        count: How many, 4 or more.
-        seed: Of the choice.
-    """
-    draw = random.Random(seed)
-    slices = count // 4
-    step = -(-_CODE_POINTS // slices)
-    strings = [
-        "".join(map(chr, range(start, min(start + step, _CODE_POINTS)))).encode(
-            "utf-8", "surrogatepass"
-        )
-        for start in range(0, _CODE_POINTS, step)
-    ]
-    strings += [b"", b" ", b"\0", b"\xff", b"a" * MOST_CHARACTERS]
-    while len(strings) < count:
-        length = int(
-            MOST_CHARACTERS ** draw.random()
-        )  # as often 10 to 100 as 100 to 1k
-        kind = draw.randrange(3)
-        if kind == 0:
-            strings.append(draw.randbytes(length))
-        elif kind == 1:
-            letters = draw.choices(draw.choice(_ALPHABETS), k=length)
-            strings.append("".join(letters).encode())
-        else:
-            strings.append(b"".join(draw.choices(_PHRASES, k=-(-length // 5))))
-    draw.shuffle(strings)
-    return strings[:count]
-
-
-def too_long(
-    strings: Sequence[bytes], tokenizer_model: bytes, limit: int
-) -> list[bool]:
-    """Return which strings have more than `limit` tokens, their ends counted."""
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_model)
-    return [len(processor.encode(string)) + 1 > limit for string in strings]
-
-
-def send(signature, strings: Sequence[bytes], batch_size: int) -> list[bool]:
-    """Translate strings in the order given; return `truncated` of each.
-
-    Args:
-        signature: `serving_default` of an export.
-        strings: What to send.
-        batch_size: Strings of a request.
-
-    Raises:
-        ValueError: If an answer is missing, no UTF-8, or has a score that is no number.
-    """
-    import numpy as np
-    import tensorflow as tf
-
-    truncated = []
-    for start in range(0, len(strings), batch_size):
-        batch = strings[start : start + batch_size]
-        answer = signature(text=tf.constant(batch))
-        for translation in answer["translation"].numpy():
-            translation.decode("utf-8")
-        if not np.all(np.isfinite(answer["score"])):
-            raise ValueError(f"A score of strings {start} and on is {answer['score']}.")
-        truncated += answer["truncated"].numpy().tolist()
-    return truncated
 
 
 def main() -> dict:
@@ -136,14 +46,16 @@ def main() -> dict:
     limit = exported.read_description(_SAVED_MODEL.value)["decoding"][
         "max_input_length"
     ]
-    strings = hostile_strings(_COUNT.value, _SEED.value)
-    wanted = too_long(strings, pathlib.Path(_TOKENIZER_MODEL.value).read_bytes(), limit)
+    strings = hostile.hostile_strings(_COUNT.value, _SEED.value)
+    wanted = hostile.too_long(
+        strings, pathlib.Path(_TOKENIZER_MODEL.value).read_bytes(), limit
+    )
     loaded = tf.saved_model.load(_SAVED_MODEL.value)
     signature = loaded.signatures["serving_default"]
     signature(text=tf.constant([b"a"]))
     before = peak_bytes()
     began = time.perf_counter()
-    truncated = send(signature, strings, _BATCH_SIZE.value)
+    truncated = hostile.send(signature, strings, _BATCH_SIZE.value)
     result = {
         "strings": len(strings),
         "answered": len(truncated),

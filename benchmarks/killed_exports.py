@@ -11,19 +11,16 @@ a small model on 2 CPU cores.
 from __future__ import annotations
 
 import pathlib
-import random
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 
 from absl import flags
 
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
+from benchmarks import kills, measure
 from keras_transformer import model_flags, programs
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
@@ -33,62 +30,6 @@ _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Export into this folder until killed: what is killed."
 )
 flags.adopt_module_key_flags(model_flags)
-
-READY = "exporting"
-
-
-def export_until_killed(translator, export_dir: str) -> None:
-    """Export one version after another; the caller is killed meanwhile."""
-    from keras_transformer import exported
-
-    print(READY, flush=True)
-    while True:
-        texts = exported.trial_texts(translator, 8)
-        exported.export(translator, export_dir, check_texts=texts)
-        print(READY, flush=True)
-
-
-def killed_at_random(
-    command: Sequence[str],
-    export_dir: pathlib.Path,
-    check: Callable[[pathlib.Path], None],
-    *,
-    kills: int,
-    seconds: float,
-    seed: int,
-) -> dict[str, int]:
-    """Start a command that exports, kill it, check what it left, and so on.
-
-    Args:
-        command: Calls `export_until_killed` with `export_dir`.
-        export_dir: Where versions appear.
-        check: Called with the folder of each version; raises if it is not whole.
-        kills: How often.
-        seconds: The kill comes so many seconds after the start of exporting at most.
-        seed: Of the moments.
-
-    Returns:
-        "versions", whole ones; "unfinished", folders aside that kills left.
-    """
-    draw = random.Random(seed)
-    checked: set[pathlib.Path] = set()
-    for _ in range(kills):
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
-            for line in process.stdout:
-                if line.strip() == READY:
-                    break
-            time.sleep(draw.uniform(0, seconds))
-            if process.poll() is not None:
-                raise RuntimeError(f"It ended by itself: {' '.join(command)}")
-            process.kill()
-        versions = {path for path in export_dir.iterdir() if path.name.isdigit()}
-        for version in sorted(versions - checked):
-            check(version)
-        checked |= versions
-    others = [path for path in export_dir.iterdir() if path not in checked]
-    return {"kills": kills, "versions": len(checked), "unfinished": len(others)}
 
 
 def main() -> dict:
@@ -100,7 +41,7 @@ def main() -> dict:
 
     translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
     if _EXPORT_DIR.value is not None:
-        export_until_killed(translator, _EXPORT_DIR.value)
+        kills.export_until_killed(translator, _EXPORT_DIR.value)
     texts = exported.trial_texts(translator, 16)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
@@ -108,7 +49,7 @@ def main() -> dict:
         seconds = time.perf_counter() - began
         export_dir = pathlib.Path(folder) / "killed"
         export_dir.mkdir()
-        result = killed_at_random(
+        result = kills.killed_at_random(
             [sys.executable, *sys.argv, f"--export_dir={export_dir}"],
             export_dir,
             lambda version: exported.check_same(translator, version, texts),

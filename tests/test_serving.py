@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import hostile_strings
+from benchmarks import hostile
 from keras_transformer import exported, warmup
 from keras_transformer.serving import ServingModule
 from tests.small_models import inputs_of, make_translator
@@ -218,13 +218,13 @@ def test_trial_texts_are_odd_ones_and_words_of_the_model(module):
 
 def test_hostile_strings_are_answered(signatures, module, tmp_path):
     """Random bytes, all of Unicode, 100,000 characters, long and short in a batch."""
-    strings = hostile_strings.hostile_strings(400, seed=1)
+    strings = hostile.hostile_strings(400, seed=1)
     assert {len(string) for string in strings} > {0, 100_000}
     letters = set("".join(text.decode(errors="ignore") for text in strings))
     assert len(letters) == 0x110000 - 0x800  # surrogates are no letters
     module.translator.tokenizer.save(tmp_path / "tokenizer")
     [path] = (tmp_path / "tokenizer").glob("*.model")
-    wanted = hostile_strings.too_long(strings, path.read_bytes(), limit=23)
-    truncated = hostile_strings.send(signatures["serving_default"], strings, 100)
+    wanted = hostile.too_long(strings, path.read_bytes(), limit=23)
+    truncated = hostile.send(signatures["serving_default"], strings, 100)
     assert truncated == wanted
     assert set(wanted) == {True, False}

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks import killed_exports
+from benchmarks import kills
 from keras_transformer import exported
 from tests.small_models import LINES, make_translator
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 EXPORT = """
 import sys
-from benchmarks.killed_exports import export_until_killed
+from benchmarks.kills import export_until_killed
 from tests.small_models import make_translator
 export_until_killed(make_translator(), sys.argv[1])
 """
@@ -22,7 +22,7 @@ def test_killed_exports_leave_whole_versions_only(tmp_path, monkeypatch, reposit
     """The program does the same 20 times with a model of one's own."""
     monkeypatch.chdir(repository)
     translator = make_translator()
-    left = killed_exports.killed_at_random(
+    left = kills.killed_at_random(
         [sys.executable, "-c", EXPORT, str(tmp_path)],
         tmp_path,
         lambda version: exported.check_same(translator, version, LINES),
