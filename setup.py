@@ -64,6 +64,7 @@ PROGRAMS = {
     "kt-training-cost": "bin.training_cost",
     "kt-reproduce": "bin.reproduce",
     "kt-visualize-attention": "bin.visualize_attention",
+    "kt-launch-local-workers": "bin.launch_local_workers",
     "kt-export": "export.export_saved_model",
     "kt-client": "export.client",
     "kt-convert-ctranslate2": "export.convert_ctranslate2",

@@ -66,6 +66,11 @@ _MAX_SKIPPED_STEPS = flags.DEFINE_integer(
     "Steps in a row whose loss or gradients are not finite, after which training goes "
     "back to the last checkpoint with half the learning rate, and the next time stops.",
 )
+_PREFLIGHT = flags.DEFINE_bool(
+    "preflight",
+    True,
+    "Try the largest batch before the first step, and say what memory it takes.",
+)
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model_dir, or a checkpoint in one, to fine-tune from."
 )
@@ -112,6 +117,7 @@ def main() -> dict:
         early_stopping_evaluations=_EARLY_STOPPING_EVALUATIONS.value,
         log_every_steps=_LOG_EVERY_STEPS.value,
         max_skipped_steps=_MAX_SKIPPED_STEPS.value,
+        has_preflight=_PREFLIGHT.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
     try:
@@ -125,6 +131,8 @@ def main() -> dict:
     except StoppedBySignalError as stopped:
         print(stopped, flush=True)
         sys.exit(stopped.exit_status)
+    if "model_keras" not in summary:  # worker 0 says the rest
+        return summary
     print(
         f"trained {summary['steps']:,} steps; {summary['model_dir']}/model.keras has "
         f"the weights of {summary['model_keras']}"

@@ -9,11 +9,19 @@ from absl import flags
 DISTRIBUTION = flags.DEFINE_enum(
     "distribution",
     "auto",
-    ["auto", "one_device", "mirrored"],
-    "Devices to train on; auto: all GPUs, else one CPU.",
+    ["auto", "one_device", "mirrored", "multi_worker", "tpu"],
+    "Devices to train on; auto: the workers of TF_CONFIG, else all GPUs, else one CPU.",
 )
 NUM_REPLICAS = flags.DEFINE_integer(
-    "num_replicas", None, "Devices to use; without GPUs, logical CPU devices."
+    "num_replicas",
+    None,
+    "Devices of this machine to use; without GPUs, logical CPU devices.",
+)
+MAX_TOKENS_PER_REPLICA = flags.DEFINE_integer(
+    "max_tokens_per_replica",
+    None,
+    "Tokens of one side that fit on a device; a batch with more is cut into pieces, so "
+    "that --tokens_per_batch holds on any number of devices. Default: no limit.",
 )
 JIT_COMPILE = flags.DEFINE_enum(
     "jit_compile",
@@ -34,5 +42,6 @@ def options() -> dict[str, Any]:
     return {
         "distribution": DISTRIBUTION.value,
         "num_replicas": NUM_REPLICAS.value,
+        "max_tokens_per_replica": MAX_TOKENS_PER_REPLICA.value,
         "jit_compile": JIT_COMPILE.value,
     }

@@ -111,7 +111,7 @@ class TokenTrainer(keras.Model):
         self._update(gradients, is_finite)
         kept = ops.cast(is_finite, "float32")
         sums = [ops.where(is_finite, value, 0.0) for value in sums]
-        return {**self._report(sums, tokens * kept), "skipped": 1.0 - kept}
+        return _logs({**self._report(sums, tokens * kept), "skipped": 1.0 - kept})
 
     def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
@@ -120,7 +120,7 @@ class TokenTrainer(keras.Model):
         sums, tokens = _sum_over_replicas(
             (self._token_sums(target, logits), self._count_tokens(target))
         )
-        return self._report(sums, tokens)
+        return _logs(self._report(sums, tokens))
 
     def get_compile_config(self) -> dict[str, Any]:
         """Return what `compile` was given, for `model.keras`."""
@@ -293,3 +293,15 @@ def _add(total, more):
 def _sum_over_replicas(values):
     context = tf.distribute.get_replica_context()
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def _logs(values):
+    """Return logs in the rank that Keras averages over the replicas."""
+    strategy = tf.distribute.get_strategy()
+    if (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and strategy.extended._in_multi_worker_mode()  # as Keras asks it
+    ):
+        # Keras 3.15 takes the mean over the first axis, of scalars too.
+        return {name: ops.reshape(value, (1,)) for name, value in values.items()}
+    return values

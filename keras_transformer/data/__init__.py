@@ -3,7 +3,11 @@
 from keras_transformer.data.batch_plan import BatchPlan, PlannedBatch
 from keras_transformer.data.corpus import EncodedCorpus
 from keras_transformer.data.metadata import DataMetadata, read_metadata
-from keras_transformer.data.pipeline import evaluation_dataset, training_dataset
+from keras_transformer.data.pipeline import (
+    evaluation_dataset,
+    padding_dataset,
+    training_dataset,
+)
 from keras_transformer.data.preparation import prepare, report
 from keras_transformer.data.sources import ParallelSource, TextFiles, open_dataset
 
@@ -16,6 +20,7 @@ __all__ = [
     "TextFiles",
     "evaluation_dataset",
     "open_dataset",
+    "padding_dataset",
     "prepare",
     "read_metadata",
     "report",

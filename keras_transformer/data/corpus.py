@@ -95,6 +95,26 @@ class EncodedCorpus:
         """int32 `[pairs]`, tokens of the longer side of each pair, EOS included."""
         return np.maximum(self.source_lengths, self.target_lengths)
 
+    def check_ids(self, source_vocab_size: int, target_vocab_size: int) -> None:
+        """Raise unless every token is a word of its vocabulary; reads all of them once.
+
+        Raises:
+            ValueError: If one is padding, or beyond the vocabulary.
+        """
+        sizes = (source_vocab_size, target_vocab_size)
+        for name, size, side in zip(SIDES, sizes, self._sides, strict=True):
+            tokens, offsets = side
+            if not len(tokens):
+                continue
+            highest = int(tokens.max())
+            is_empty = int(np.diff(offsets).min()) < 1
+            if is_empty or highest >= size or np.any(tokens == self.pad_id):
+                raise ValueError(
+                    f"The {name} side of the corpus is damaged: sentences must have 1 "
+                    f"token or more, each below {size} and none of them padding "
+                    f"({self.pad_id}). Received: ids up to {highest}. Prepare it again."
+                )
+
     def batch_plan(
         self,
         *,

@@ -20,44 +20,36 @@ def training_dataset(
     plan: batch_plan.BatchPlan,
     first_step: int = 0,
     *,
-    worker: int = 0,
-    num_workers: int = 1,
+    rows_multiple: int = 1,
+    replicas: Sequence[int] | None = None,
+    num_replicas: int = 1,
 ) -> tf.data.Dataset:
     """Return the batches of `plan` from `first_step` on, without end.
 
-    Step n is the same batch whatever step the dataset began with, so a resumed run
-    continues with no replay. A strategy may split the rows among its replicas: they are
-    a multiple of the plan's `rows_multiple`.
+    Step n is the same batch whatever step the dataset began with and whoever shares it,
+    so a resumed run continues with no replay, on other devices too.
 
     Args:
         corpus: Whose `lengths` the plan was made from.
         plan: Which pairs form which batch.
         first_step: The step, counted from 0 over all epochs, of the first batch.
-        worker: This process's number where several share each batch.
-        num_workers: Processes that share each batch: each takes every
-            `num_workers`-th row, and `rows_multiple` is a multiple of `num_workers`.
+        rows_multiple: Rows of pure padding, which count for nothing, fill each batch up
+            to a multiple of this: replicas times pieces of a batch.
+        replicas: Numbers of the replicas of this process, where several processes share
+            each batch: the dataset then yields one part a replica, in this order, step
+            after step. None: whole batches, which a strategy splits in the same way.
+        num_replicas: Replicas of all processes; it divides `rows_multiple`.
 
     Returns:
         Endless (source_tokens, target_tokens), int32 `[rows, length]` each, EOS at the
         end of every sentence, then padding.
 
     Raises:
-        ValueError: If `first_step` is below 0, or the workers do not divide the rows.
+        ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
     """
     config.check_at_least("first_step", first_step, 0)
-    config.check_at_least("num_workers", num_workers, 1)
-    if plan.rows_multiple % num_workers or not 0 <= worker < num_workers:
-        raise ValueError(
-            "`num_workers` must divide the plan's `rows_multiple`, and `worker` be in "
-            f"[0, num_workers). Received: num_workers={num_workers}, worker={worker}, "
-            f"rows_multiple={plan.rows_multiple}."
-        )
-
-    def fetch(step):
-        planned = plan.batch(step)
-        return corpus.rows(planned.rows[worker::num_workers], planned.length)
-
-    return _dataset(fetch, first_step, np.iinfo(np.int64).max)
+    fetch, parts = _fetching(corpus, plan.batch, rows_multiple, replicas, num_replicas)
+    return _dataset(fetch, parts * first_step, np.iinfo(np.int64).max)
 
 
 def evaluation_dataset(
@@ -66,32 +58,73 @@ def evaluation_dataset(
     tokens_per_batch: int,
     rows_multiple: int = 1,
     ladder: Sequence[int] | None = None,
+    replicas: Sequence[int] | None = None,
+    num_replicas: int = 1,
 ) -> tf.data.Dataset:
     """Return every pair of a corpus exactly once, shortest first.
 
     Args:
         corpus: A validation or test split.
         tokens_per_batch: Tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this; rows of pure
-            padding fill the last one.
+        rows_multiple: As of `training_dataset`.
         ladder: Row lengths to use, such as the training plan's; None chooses them.
+        replicas: As of `training_dataset`.
+        num_replicas: As of `training_dataset`.
 
     Returns:
         Finite (source_tokens, target_tokens) as of `training_dataset`.
     """
     config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
-    config.check_at_least("rows_multiple", rows_multiple, 1)
     batches = batch_plan.sorted_batches(
         corpus.lengths,
         tokens_per_batch=tokens_per_batch,
         rows_multiple=rows_multiple,
         ladder=ladder,
     )
+    fetch, parts = _fetching(
+        corpus, batches.__getitem__, rows_multiple, replicas, num_replicas
+    )
+    return _dataset(fetch, 0, parts * len(batches))
 
-    def fetch(step):
-        return corpus.rows(batches[step].rows, batches[step].length)
 
-    return _dataset(fetch, 0, len(batches))
+def padding_dataset(
+    rows: int, length: int, pad_id: int, count: int = 1
+) -> tf.data.Dataset:
+    """Return batches without a word, of the type of `training_dataset`.
+
+    Args:
+        rows: Of a batch.
+        length: Of a row.
+        pad_id: What fills them.
+        count: Batches.
+    """
+    tokens = np.full((rows, length), pad_id, np.int32)
+    return _dataset(lambda number: (tokens, tokens), 0, count)
+
+
+def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
+    """Return what reads the n-th element of a dataset, and the elements of a step."""
+    config.check_at_least("rows_multiple", rows_multiple, 1)
+    config.check_at_least("num_replicas", num_replicas, 1)
+    shared = range(1) if replicas is None else replicas
+    if rows_multiple % num_replicas or not all(0 <= r < num_replicas for r in shared):
+        raise ValueError(
+            "`num_replicas` must divide `rows_multiple`, and `replicas` be in "
+            f"[0, num_replicas). Received: num_replicas={num_replicas}, "
+            f"replicas={replicas}, rows_multiple={rows_multiple}."
+        )
+    parts = len(shared)
+
+    def fetch(number):
+        step, part = divmod(int(number), parts)
+        planned = batch_of(step)
+        missing = -len(planned.rows) % rows_multiple
+        rows = np.pad(planned.rows, (0, missing), constant_values=batch_plan.FILLER)
+        if replicas is not None:
+            rows = np.split(rows, num_replicas)[replicas[part]]
+        return corpus.rows(rows, planned.length)
+
+    return fetch, parts
 
 
 def _dataset(fetch, first, end) -> tf.data.Dataset:

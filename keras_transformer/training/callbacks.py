@@ -210,7 +210,7 @@ class Evaluate(StepCallback):
             `best_metric` decides.
         every_steps: Steps between two evaluations; the last step is evaluated too.
         total_steps: Where the run ends.
-        best_folder: Keeps the best checkpoint.
+        best_folder: Keeps the best checkpoint; None: another process does.
         best_metric: "bleu", higher is better, or "loss", lower is better.
         patience: Evaluations without a new best after which training stops; None: it
             does not.
@@ -226,7 +226,7 @@ class Evaluate(StepCallback):
         evaluate: Callable[[], dict[str, float]],
         every_steps: int,
         total_steps: int,
-        best_folder: CheckpointFolder,
+        best_folder: CheckpointFolder | None,
         best_metric: str = "bleu",
         patience: int | None = None,
         best: float | None = None,
@@ -294,7 +294,8 @@ class Evaluate(StepCallback):
             self.evaluations_since_best += 1
             return False
         self.best, self.evaluations_since_best = value, 0
-        self._best_folder.save(step, {"metrics": metrics}, model=self.model)
+        if self._best_folder is not None:
+            self._best_folder.save(step, {"metrics": metrics}, model=self.model)
         return True
 
     def _to_board(self, step, metrics):

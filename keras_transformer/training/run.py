@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import signal
 import statistics
 import time
@@ -12,7 +13,6 @@ from typing import Any
 
 import keras
 import sacrebleu
-import tensorflow as tf
 
 from keras_transformer import data, text_files, tokenization
 from keras_transformer.config import check_at_least, check_choice
@@ -20,10 +20,17 @@ from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
 from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
-from keras_transformer.training import callbacks, checkpoints, guards, stops
+from keras_transformer.training import (
+    callbacks,
+    checkpoints,
+    guards,
+    preflight,
+    stops,
+    workers,
+)
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer
-from keras_transformer.training.strategies import make_strategy
+from keras_transformer.training.strategies import Process, make_strategy, this_process
 from keras_transformer.training_cost import training_flops
 from keras_transformer.translator import Translator
 
@@ -35,10 +42,13 @@ BEST_METRICS = ("bleu", "loss")
 class RunOptions:
     """How a run is carried out: what does not change the model it aims at."""
 
-    # "one_device", "mirrored", or "auto": mirrored where there are several GPUs.
+    # One of `strategies.DISTRIBUTIONS`.
     distribution: str = "auto"
     # Devices; None: all GPUs, else one CPU.
     num_replicas: int | None = None
+    # Padded tokens of one side that a replica takes at once; where a batch has more of
+    # them, it is cut into more pieces than `accumulate_steps`. None: no limit.
+    max_tokens_per_replica: int | None = None
     # XLA for the gradients: "true", "false", or "auto": where there is a GPU.
     jit_compile: str = "auto"
     # Steps between two checkpoints; None: by minutes only.
@@ -58,6 +68,8 @@ class RunOptions:
     # Steps in a row whose loss or gradients are not finite, after which training goes
     # back to the last checkpoint with half the learning rate, and then stops.
     max_skipped_steps: int = guards.MAX_SKIPPED_STEPS
+    # Whether the largest batch is tried before the first step.
+    has_preflight: bool = True
     # A model_dir, or a checkpoint in one, whose weights training starts from.
     init_checkpoint: str | None = None
 
@@ -67,6 +79,7 @@ class RunOptions:
             check_at_least(name, getattr(self, name), 1)
         check_at_least("bleu_sentences", self.bleu_sentences, 0)
         for name in (
+            "max_tokens_per_replica",
             "checkpoint_every_steps",
             "keep_checkpoints",
             "early_stopping_evaluations",
@@ -148,6 +161,8 @@ def train(
     Raises:
         ValueError: If `model_dir` holds another run, or the corpus does not fit.
         FileNotFoundError: If `data_dir` is no prepared corpus.
+        DivergedError: If loss or gradients were not finite again and again.
+        LostWorkerError: If another process that trains with this one has ended.
         StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
     """
     options = options_of_task(options or RunOptions(), config.task)
@@ -155,15 +170,20 @@ def train(
     check_same_run(place, config)
     # First of all that touches TensorFlow's devices: it may have to make some.
     strategy = make_strategy(options.distribution, options.num_replicas)
+    process = this_process(strategy)
+    if not process.is_chief:
+        write = _say_nothing
     # Before the tokenizer is loaded: TensorFlow drops what lookup tables and the like
     # hold when a seed is set.
     keras.utils.set_random_seed(config.seed)
     tokenizer = check_corpus(data_dir, config)
     labels = check_labels(data_dir, config)
     with strategy.scope():
-        model = build(config, options)
-    corpus, plan = plan_batches(data_dir, config, strategy.num_replicas_in_sync)
-    write(describe(model, plan, strategy))
+        model = build(config, options, process.num_replicas)
+    corpus, plan = plan_batches(data_dir, config)
+    write(describe(model, plan, process))
+    if options.has_preflight:
+        preflight.check_memory(model, process, plan.shapes, write)
     first_step, state = start(place, model, config, options)
     total = config.training.train_steps
     if first_step > total:
@@ -171,31 +191,47 @@ def train(
             f"{place.path} has {first_step:,} steps behind it, more than "
             f"train_steps={total:,}. Use another --model_dir, or more --train_steps."
         )
-    place.write_config(config)
-    tokenizer.save(place.tokenizer_path)
-    if labels:
-        labels.save(place.labels_path)
+    if process.is_chief:
+        place.write_config(config)
+        tokenizer.save(place.tokenizer_path)
+        if labels:
+            labels.save(place.labels_path)
 
     stop = stops.Stop()
     make_callbacks = _callbacks(
-        place, model, tokenizer, data_dir, corpus, plan, config, options, write, stop
+        place,
+        process,
+        model,
+        tokenizer,
+        data_dir,
+        corpus,
+        plan,
+        config,
+        options,
+        write,
+        stop,
     )
     run = make_callbacks(first_step, state)
     began = time.perf_counter()
-    with stop.listening(), contextlib.suppress(KeyboardInterrupt):
+    with (
+        workers.watching(place, process),
+        stop.listening(),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         run["evaluate"].catch_up(model)
         try:
-            fit(model, corpus, plan, run, total)
+            fit(model, process, corpus, plan, run, total)
         except guards.DivergedError as error:
             run = make_callbacks(*go_back(place, model, run, error, write))
-            fit(model, corpus, plan, run, total)
+            fit(model, process, corpus, plan, run, total)
     if stop.number is not None:
-        leave(run, stop.number)
-    return finish(place, model, run, time.perf_counter() - began)
+        leave(run, process, stop.number)
+    return finish(place, process, model, run, time.perf_counter() - began)
 
 
 def fit(
     model: Transformer,
+    process: Process,
     corpus: data.EncodedCorpus,
     plan: data.BatchPlan,
     run: dict[str, keras.callbacks.Callback],
@@ -203,14 +239,25 @@ def fit(
 ) -> None:
     """Train from the step that the callbacks stand at to step `total`."""
     first_step = run["progress"].step
-    if first_step < total:
-        dataset = data.training_dataset(corpus, plan, first_step)
-        model.fit(
-            dataset.take(total - first_step),
-            callbacks=list(run.values()),
-            shuffle=False,  # the plan shuffles, over the whole corpus
-            verbose=0,
+    if first_step == total:
+        return
+
+    def make_dataset(**shares):
+        return data.training_dataset(
+            corpus,
+            plan,
+            first_step,
+            rows_multiple=process.num_replicas * model.accumulate_steps,
+            **shares,
         )
+
+    model.fit(
+        process.distribute(make_dataset),
+        steps_per_epoch=total - first_step,
+        callbacks=list(run.values()),
+        shuffle=False,  # the plan shuffles, over the whole corpus
+        verbose=0,
+    )
 
 
 def go_back(
@@ -254,7 +301,7 @@ def options_of_task(options: RunOptions, task: str) -> RunOptions:
     return options
 
 
-def leave(run: dict[str, Any], number: int) -> None:
+def leave(run: dict[str, Any], process: Process, number: int) -> None:
     """Save a run that a signal asked to stop, and say where it stands.
 
     Raises:
@@ -262,26 +309,31 @@ def leave(run: dict[str, Any], number: int) -> None:
     """
     # Progress counts first: a signal during an evaluation finds the others a step back.
     step = run["progress"].step
+    reason = f"stopped by {signal.Signals(number).name}"
+    if not process.is_chief:
+        raise stops.StoppedBySignalError(
+            number, f"{reason}: worker 0 saves step {step:,}."
+        )
     path = run["save"].save(step)
     raise stops.StoppedBySignalError(
         number,
-        f"stopped by {signal.Signals(number).name}: step {step:,} is saved in {path}. "
-        "Run the same command again to go on.",
+        f"{reason}: step {step:,} is saved in {path}. Run the same command again to go "
+        "on.",
     )
 
 
 def check_same_run(place: ModelDir, config: RunConfig) -> None:
     """Raise if the folder holds a run that this one does not continue.
 
-    Steps may be added and other checkpoints averaged; all else would make the result
-    another than its `config.json` says.
+    Steps may be added, other checkpoints averaged, and batches cut into other pieces;
+    all else would make the result another than its `config.json` says.
 
     Raises:
         ValueError: If it does; the message names the field.
     """
     if not place.config_path.exists():
         return
-    free = {"train_steps", "average_last"}
+    free = {"train_steps", "average_last", "accumulate_steps"}
     old, new = place.read_config().to_json(), config.to_json()
     for part in ("model", "training", None):
         before, after = (old[part], new[part]) if part else (old, new)
@@ -331,7 +383,7 @@ def check_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary |
     return labels
 
 
-def build(config: RunConfig, options: RunOptions) -> Transformer:
+def build(config: RunConfig, options: RunOptions, num_replicas: int = 1) -> Transformer:
     """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
     model = Transformer(config.model, dtype=config.precision)
     optimizer = paper_optimizer(config.model.d_model, config.training)
@@ -341,34 +393,48 @@ def build(config: RunConfig, options: RunOptions) -> Transformer:
         optimizer,
         LabelSmoothedCrossEntropy(config.training.label_smoothing),
         jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
-        accumulate_steps=config.training.accumulate_steps,
+        accumulate_steps=count_pieces(config, options, num_replicas),
         seed=config.seed,
     )
     return model
 
 
+def count_pieces(config: RunConfig, options: RunOptions, num_replicas: int) -> int:
+    """Return the pieces that each batch is cut into, on every replica.
+
+    The tokens of a batch, of all replicas together, stay what the run's config says, on
+    whatever devices it goes on: with fewer replicas there are more pieces.
+    """
+    pieces = config.training.accumulate_steps
+    if options.max_tokens_per_replica is not None:
+        at_once = num_replicas * options.max_tokens_per_replica
+        pieces = max(pieces, math.ceil(config.training.tokens_per_batch / at_once))
+    return pieces
+
+
 def plan_batches(
-    data_dir: str, config: RunConfig, num_replicas: int
+    data_dir: str, config: RunConfig
 ) -> tuple[data.EncodedCorpus, data.BatchPlan]:
-    """Open the training split and plan its batches."""
+    """Open the training split and plan its batches, whatever devices share them."""
     corpus = data.EncodedCorpus.open(data_dir, "train")
+    corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
     plan = corpus.batch_plan(
         tokens_per_batch=config.training.tokens_per_batch,
-        rows_multiple=num_replicas * config.training.accumulate_steps,
         seed=config.seed,
         max_length=config.training.max_length,
     )
     return corpus, plan
 
 
-def describe(
-    model: Transformer, plan: data.BatchPlan, strategy: tf.distribute.Strategy
-) -> str:
+def describe(model: Transformer, plan: data.BatchPlan, process: Process) -> str:
     """Say what is about to be trained."""
     compiled = "under XLA" if model.jit_gradients else "without XLA"
+    pieces = model.accumulate_steps
     return (
-        f"{model.count_params():,} parameters, {strategy.num_replicas_in_sync} "
-        f"replica(s), {compiled}; {plan.num_pairs:,} pairs in "
+        f"{model.count_params():,} parameters, {process.num_replicas} replica(s)"
+        + (f" in {process.count} workers" if process.count > 1 else "")
+        + (f", {pieces} pieces a batch" if pieces > 1 else "")
+        + f", {compiled}; {plan.num_pairs:,} pairs in "
         f"{plan.batches_per_epoch:,} batches of {len(plan.shapes)} shapes, "
         f"{100 * plan.padding_rate:.1f} % padding"
         + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
@@ -433,7 +499,17 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
 
 
 def _callbacks(
-    place, model, tokenizer, data_dir, corpus, plan, config, options, write, stop
+    place,
+    process,
+    model,
+    tokenizer,
+    data_dir,
+    corpus,
+    plan,
+    config,
+    options,
+    write,
+    stop,
 ) -> Callable[[int, dict], dict[str, keras.callbacks.Callback]]:
     """Return what makes the run's callbacks, in the order they act."""
 
@@ -444,23 +520,23 @@ def _callbacks(
             lambda step: batch_shape(plan, step),
             total,
             options.log_every_steps,
-            log_dir=str(place.log_path / "train"),
+            log_dir=str(place.log_path / "train") if process.is_chief else None,
             write=write,
             first_step=first_step,
         )
         evaluate = callbacks.Evaluate(
             make_evaluation(
-                model, tokenizer, data_dir, config, options, progress, stop
+                process, model, tokenizer, data_dir, config, options, progress, stop
             ),
             options.evaluate_every_steps,
             total,
-            place.checkpoints("best"),
+            place.checkpoints("best") if process.is_chief else None,
             best_metric="bleu" if options.bleu_sentences else "loss",
             patience=options.early_stopping_evaluations,
             best=state.get("best"),
             evaluated_step=state.get("evaluated_step", first_step),
             evaluations_since_best=state.get("evaluations_since_best", 0),
-            log_dir=str(place.log_path / "validation"),
+            log_dir=str(place.log_path / "validation") if process.is_chief else None,
             write=write,
             first_step=first_step,
         )
@@ -484,12 +560,12 @@ def _callbacks(
             lambda: {**evaluate.state(), **skipped.state()},
             first_step=first_step,
         )
-        asked = callbacks.StopWhenAsked(lambda: stop.number is not None)
+        asked = callbacks.StopWhenAsked(lambda: workers.is_asked(process, stop))
         return {
             "skipped": skipped,  # first: the others need not see the step it ends at
             "progress": progress,
             "evaluate": evaluate,
-            "save": save,
+            **({"save": save} if process.is_chief else {}),
             "stop": asked,
         }
 
@@ -497,15 +573,22 @@ def _callbacks(
 
 
 def make_evaluation(
-    model, tokenizer, data_dir, config, options, progress, stop
+    process, model, tokenizer, data_dir, config, options, progress, stop
 ) -> Callable[[], dict[str, float]]:
     """Return a function that measures the model as it is on the validation split."""
     corpus = data.EncodedCorpus.open(data_dir, "valid")
-    dataset = data.evaluation_dataset(
-        corpus,
-        tokens_per_batch=max(config.training.tokens_per_batch, max(corpus.lengths)),
-        rows_multiple=model.distribute_strategy.num_replicas_in_sync,
-    )
+
+    def make_dataset(**shares):
+        return data.evaluation_dataset(
+            corpus,
+            tokens_per_batch=max(config.training.tokens_per_batch, max(corpus.lengths)),
+            rows_multiple=process.num_replicas,
+            **shares,
+        )
+
+    dataset = process.distribute(make_dataset)
+    # Parts are as many for every replica; this process's dataset has those of its own.
+    steps = len(make_dataset()) if process.count > 1 else None
     sources = text_files.read_lines(f"{data_dir}/valid.source")[
         : options.bleu_sentences
     ]
@@ -514,13 +597,17 @@ def make_evaluation(
     ]
     translator = Translator(model, tokenizer, config.decoding) if sources else None
 
+    def bleu():
+        return sacrebleu.corpus_bleu(translator(sources), [references]).score
+
     def evaluate():
-        with progress.pause(), stop.interruptible():
-            metrics = model.evaluate(dataset, return_dict=True, verbose=0)
+        with progress.pause(), workers.interruptible(process, stop):
+            metrics = model.evaluate(dataset, steps=steps, return_dict=True, verbose=0)
             model.reset_metrics()
             if sources:
-                hypotheses = translator(sources)
-                metrics["bleu"] = sacrebleu.corpus_bleu(hypotheses, [references]).score
+                metrics["bleu"] = process.from_chief(
+                    bleu() if process.is_chief else 0.0
+                )
         return metrics
 
     return evaluate
@@ -546,9 +633,15 @@ def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int]:
 
 
 def finish(
-    place: ModelDir, model: Transformer, run: dict[str, Any], seconds: float
+    place: ModelDir,
+    process: Process,
+    model: Transformer,
+    run: dict[str, Any],
+    seconds: float,
 ) -> dict[str, Any]:
     """Write `model.keras` with the best weights so far and sum the run up."""
+    if not process.is_chief:
+        return {"model_dir": str(place.path), "steps": run["progress"].step}
     chosen = place.choose()
     checkpoints.restore(chosen, model=model)
     place.save_model(model)
@@ -571,3 +664,7 @@ def finish(
         "model_keras": str(chosen.path.relative_to(place.path)),
         "num_parameters": model.count_params(),
     }
+
+
+def _say_nothing(line: str) -> None:
+    """Worker 0 says what happens."""

@@ -108,3 +108,17 @@ def test_sides_of_different_length_are_refused(tmp_path):
         (tmp_path / "b" / name).replace(tmp_path / "a" / name)
     with pytest.raises(ValueError, match="tokens and offsets do not fit each other"):
         EncodedCorpus.from_folder(tmp_path / "a", pad_id=0)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "message"),
+    [
+        ([[5, 6]], [[13]], "target side .* each below 13 .* ids up to 13"),
+        ([[5, 0, 6]], [[7]], r"source side .* none of them padding \(0\)"),
+    ],
+)
+def test_ids_that_are_no_words_are_found(tmp_path, sources, targets, message):
+    corpus = written(tmp_path / "train", 17, sources, targets)
+    with pytest.raises(ValueError, match=message):
+        corpus.check_ids(13, 13)
+    written(tmp_path / "good").check_ids(13, 13)

@@ -86,16 +86,39 @@ def test_strategy_splits_the_rows_between_replicas(corpus, two_replicas):
         )
 
 
-def test_workers_share_each_batch_by_rows(corpus):
-    plan = corpus.batch_plan(tokens_per_batch=60, rows_multiple=3)
-    whole = take(training_dataset(corpus, plan), 5)
-    shares = [
-        take(training_dataset(corpus, plan, worker=worker, num_workers=3), 5)
-        for worker in range(3)
-    ]
-    for step, (source, _) in enumerate(whole):
-        for worker in range(3):
-            np.testing.assert_array_equal(source[worker::3], shares[worker][step][0])
+@pytest.mark.parametrize("kind", ["training", "evaluation"])
+def test_processes_share_each_batch_as_one_strategy_would(corpus, kind):
+    """Four replicas in two processes; rows are filled up to a multiple of 8."""
+
+    def make(**options):
+        if kind == "evaluation":
+            return evaluation_dataset(
+                corpus, tokens_per_batch=60, rows_multiple=8, **options
+            )
+        plan = corpus.batch_plan(tokens_per_batch=60)
+        return training_dataset(corpus, plan, 3, rows_multiple=8, **options)
+
+    whole = take(make(), 3)
+    first = take(make(replicas=(0, 1), num_replicas=4), 6)
+    second = take(make(replicas=(2, 3), num_replicas=4), 6)
+    for step, (source, target) in enumerate(whole):
+        assert len(source) % 8 == 0
+        parts = [*first[2 * step : 2 * step + 2], *second[2 * step : 2 * step + 2]]
+        for side, expected in enumerate((source, target)):
+            np.testing.assert_array_equal(
+                np.concatenate([part[side] for part in parts]), expected
+            )
+
+
+def test_filling_rows_up_leaves_the_batches_as_they_are(corpus):
+    plan = corpus.batch_plan(tokens_per_batch=60)
+    filled = take(training_dataset(corpus, plan, rows_multiple=7), 5)
+    for (ours, _), (theirs, _) in zip(
+        filled, take(training_dataset(corpus, plan), 5), strict=True
+    ):
+        assert len(ours) % 7 == 0
+        np.testing.assert_array_equal(ours[: len(theirs)], theirs)
+        assert not ours[len(theirs) :].any()
 
 
 def test_evaluation_holds_every_pair_once_shortest_first(corpus):
@@ -113,14 +136,17 @@ def test_evaluation_uses_the_rungs_it_is_given(corpus):
     assert {source.shape[1] for source, _ in take(dataset, None)} == {5, 8}
 
 
-def test_workers_that_do_not_divide_the_rows_are_refused(corpus):
-    plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
+@pytest.mark.parametrize(("replicas", "count"), [((0,), 3), ((2,), 2), ((-1,), 2)])
+def test_replicas_that_cannot_share_the_rows_are_refused(corpus, replicas, count):
     message = (
-        "`num_workers` must divide the plan's `rows_multiple`.* "
-        "Received: num_workers=3, worker=0, rows_multiple=2"
+        "`num_replicas` must divide `rows_multiple`, and `replicas` be in.* "
+        f"Received: num_replicas={count}, replicas=.*, rows_multiple=2"
     )
+    plan = corpus.batch_plan(tokens_per_batch=40)
     with pytest.raises(ValueError, match=message):
-        training_dataset(corpus, plan, num_workers=3)
+        training_dataset(
+            corpus, plan, rows_multiple=2, replicas=replicas, num_replicas=count
+        )
 
 
 def test_first_step_below_zero_is_refused(corpus):

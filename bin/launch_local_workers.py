@@ -1,0 +1,131 @@
+"""Start several workers of one training on this machine, to try multi-worker runs.
+
+    python bin/launch_local_workers.py --num_workers=2 -- bin/train.py --preset=tiny \
+        --data_dir=data/small --model_dir=runs/small
+
+starts the command in so many processes, with TF_CONFIG for each and
+--distribution=multi_worker added, and prints their lines, each with the worker's number
+before it. When one fails the others are stopped; Ctrl-C and SIGTERM reach all. On a
+cluster a scheduler does the same: see docs/multi_worker.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import programs
+
+_NUM_WORKERS = flags.DEFINE_integer(
+    "num_workers", 2, "Processes to start.", lower_bound=1
+)
+_GRACE_SECONDS = flags.DEFINE_integer(
+    "grace_seconds",
+    60,
+    "Seconds that the others have to end by themselves when one has failed.",
+    lower_bound=0,
+)
+
+
+def main(command: list[str]) -> dict:
+    """Run the workers; exit with the status of the first that failed."""
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if not command:
+        raise ValueError(
+            "the command of the workers is missing. Give it after --num_workers, such "
+            "as: --num_workers=2 -- bin/train.py --preset=tiny --data_dir=DATA "
+            "--model_dir=RUN."
+        )
+    if command[0].endswith(".py"):
+        command = [sys.executable, *command]
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports()]}
+    workers = [start(command, cluster, number) for number in range(_NUM_WORKERS.value)]
+    printers = [
+        threading.Thread(target=copy_lines, args=(number, worker))
+        for number, worker in enumerate(workers)
+    ]
+    for printer in printers:
+        printer.start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: send(workers, number))
+    statuses = wait(workers, _GRACE_SECONDS.value)
+    for printer in printers:
+        printer.join()
+    failed = [status for status in statuses if status]
+    if failed:
+        print(f"the workers ended with {', '.join(map(str, statuses))}", flush=True)
+        # A process that a signal ended has minus its number; shells say 128 + number.
+        sys.exit(failed[0] if failed[0] > 0 else 128 - failed[0])
+    return {"num_workers": len(workers)}
+
+
+def free_ports() -> list[int]:
+    """Return a port for each worker that nobody listens on now."""
+    holders = [socket.socket() for _ in range(_NUM_WORKERS.value)]
+    for holder in holders:
+        holder.bind(("localhost", 0))
+    ports = [holder.getsockname()[1] for holder in holders]
+    for holder in holders:
+        holder.close()
+    return ports
+
+
+def start(command: list[str], cluster: dict, number: int) -> subprocess.Popen:
+    """Start a worker in a group of its own: Ctrl-C comes to it from here alone."""
+    task = {"type": "worker", "index": number}
+    return subprocess.Popen(
+        [*command, "--distribution=multi_worker"],
+        env={**os.environ, "TF_CONFIG": json.dumps({"cluster": cluster, "task": task})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+def copy_lines(number: int, worker: subprocess.Popen) -> None:
+    """Print a worker's lines as they come."""
+    for line in worker.stdout:
+        print(f"[{number}] {line}", end="", flush=True)
+
+
+def send(workers: list[subprocess.Popen], number: int) -> None:
+    """Send a signal to the workers that run."""
+    for worker in workers:
+        if worker.poll() is None:
+            worker.send_signal(number)
+
+
+def wait(workers: list[subprocess.Popen], grace_seconds: float) -> list[int]:
+    """Wait until all have ended; stop those that outlive a failed one for too long."""
+    stop_at = None
+    while any(worker.poll() is None for worker in workers):
+        time.sleep(0.1)
+        if stop_at is None and any(worker.poll() for worker in workers):
+            stop_at = time.monotonic() + grace_seconds
+        if stop_at is not None and time.monotonic() > stop_at:
+            send(workers, signal.SIGKILL)
+    return [worker.returncode for worker in workers]
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main, has_other_options=True)
+
+
+if __name__ == "__main__":
+    run()

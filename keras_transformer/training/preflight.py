@@ -1,0 +1,169 @@
+"""Before step 1: whether the largest batch fits into memory, and what would."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import resource
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from keras_transformer import data
+from keras_transformer.model import Transformer
+from keras_transformer.training.strategies import Process
+
+# Of the memory that is free, how much a step may take.
+_USABLE = 0.9
+
+
+class NotEnoughMemoryError(ValueError):
+    """The largest batch of a run does not fit into memory."""
+
+
+def check_memory(
+    model: Transformer,
+    process: Process,
+    shapes: tuple[tuple[int, int], ...],
+    write: Callable[[str], None] = print,
+) -> None:
+    """Train one step on padding of the largest shape, and say what memory it took.
+
+    Padding has no loss, so the step, with all its gradients and the update, leaves
+    weights and a fresh optimizer as they are.
+
+    Args:
+        model: Compiled; no step of it has been taken.
+        process: Who shares the batch.
+        shapes: (rows, length) of each kind of batch.
+        write: Takes a line.
+
+    Raises:
+        NotEnoughMemoryError: If it does not fit; the message says what would.
+    """
+    rows, length = max(shapes, key=math.prod)
+    multiple = process.num_replicas * model.accumulate_steps
+    rows = -(-rows // multiple) * multiple
+    try_out = _try_on_gpu if _gpus() else _try_on_cpu
+    used = try_out(model, process, rows, length, multiple)
+    write(
+        f"the largest batch, {rows:,} rows of {length} tokens, takes "
+        f"{used / 2**30:.2f} GiB of memory at the peak"
+    )
+
+
+def _try_on_gpu(model, process, rows, length, multiple) -> int:
+    """Return the peak of the fullest GPU in bytes."""
+    gpus = [device.name.removeprefix("/device:") for device in _gpus()]
+    fitting = rows
+    while True:
+        for gpu in gpus:
+            tf.config.experimental.reset_memory_stats(gpu)
+        try:
+            train_on_padding(model, process, fitting, length)
+            break
+        except tf.errors.ResourceExhaustedError as error:
+            if fitting == multiple:
+                raise _too_large(model, process, rows, length, 0) from error
+            fitting = max(fitting // 2 // multiple, 1) * multiple
+    if fitting < rows:
+        raise _too_large(model, process, rows, length, fitting)
+    return max(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus)
+
+
+def _try_on_cpu(model, process, rows, length, multiple) -> int:
+    """Return the peak of this process in bytes.
+
+    Linux ends a process that asks for too much, with no word: so a quarter comes first.
+    """
+    quarter = max(rows // 4 // multiple, 1) * multiple
+    before = peak_bytes()
+    train_on_padding(model, process, quarter, length)
+    growth = max(peak_bytes() - before, 1)
+    wanted = growth * (rows / quarter - 1)
+    usable = _USABLE * available_bytes()
+    if wanted > usable:
+        fitting = int(quarter * (1 + usable / growth) // multiple) * multiple
+        raise _too_large(model, process, rows, length, fitting)
+    train_on_padding(model, process, rows, length)
+    return peak_bytes()
+
+
+def train_on_padding(
+    model: Transformer, process: Process, rows: int, length: int
+) -> None:
+    """Take a step that changes nothing, on a batch without a word.
+
+    Args:
+        model: Compiled, with an optimizer that has taken no step.
+        process: Who shares the batch.
+        rows: Of the whole batch.
+        length: Tokens of each row.
+    """
+
+    def make_dataset(replicas=None, num_replicas=1):
+        parts = 1 if replicas is None else len(replicas)
+        return data.padding_dataset(
+            rows // num_replicas, length, model.config.pad_id, parts
+        )
+
+    # Counters of steps and the like; of gradients of zero all other state stays zero.
+    scalars = [value for value in model.optimizer.variables if not len(value.shape)]
+    before = [value.numpy() for value in scalars]
+    model.fit(
+        process.distribute(make_dataset), steps_per_epoch=1, shuffle=False, verbose=0
+    )
+    for variable, value in zip(scalars, before, strict=True):
+        variable.assign(value)
+    model.reset_metrics()
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had at a time."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def available_bytes() -> float:
+    """Return the memory that this process may still take; infinite if unknown."""
+    free = math.inf
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    # A container may have less than its machine.
+    limit, used = (
+        _read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current")
+    )
+    if limit.strip().isdecimal() and used.strip().isdecimal():
+        free = min(free, int(limit) - int(used))
+    return free
+
+
+def _too_large(model, process, rows, length, fitting) -> NotEnoughMemoryError:
+    """Say which batch would fit; `fitting` rows did, 0 if none."""
+    pieces = process.num_replicas * model.accumulate_steps
+    problem = (
+        f"The largest batch, {rows:,} rows of {length} tokens on "
+        f"{process.num_replicas} replica(s), does not fit into memory."
+    )
+    if not fitting:
+        return NotEnoughMemoryError(
+            f"{problem} Not even one row of each replica does: lower --max_length, or "
+            "take a smaller model."
+        )
+    tokens = fitting * length
+    return NotEnoughMemoryError(
+        f"{problem} {fitting:,} rows would: pass "
+        f"--max_tokens_per_replica={tokens // pieces} to cut batches into pieces, "
+        f"which leaves the result as it is, or --tokens_per_batch={tokens}."
+    )
+
+
+def _gpus():
+    return tf.config.list_logical_devices("GPU")
+
+
+def _read(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,70 @@
+"""What several processes that train together must agree on, and when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from keras_transformer.model_dir import ModelDir
+from keras_transformer.training.stops import Stop
+from keras_transformer.training.strategies import Process
+
+# What TensorFlow says in one process when another is not there any more.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+
+
+class LostWorkerError(OSError):
+    """Another process that trains with this one has ended or cannot be reached."""
+
+
+@contextlib.contextmanager
+def watching(place: ModelDir, process: Process) -> Iterator[None]:
+    """Say in plain words that another worker was lost during the block.
+
+    Raises:
+        LostWorkerError: If one was.
+    """
+    try:
+        yield
+    except _LOST as error:
+        if process.count == 1:
+            raise
+        newest = place.checkpoints().latest()
+        where = f"from step {newest.step:,}" if newest else "from the beginning"
+        raise LostWorkerError(
+            f"Worker {process.number} of {process.count} ends: another has ended or "
+            f"cannot be reached ({_first_line(error)}). Start all workers again: "
+            f"training goes on {where}, with as many workers as there are then."
+        ) from error
+
+
+def is_asked(process: Process, stop: Stop) -> bool:
+    """Whether any process was asked to stop; all must call this after the same step.
+
+    Without that one would wait for the others in a step that they do not take.
+    """
+    if process.count == 1:
+        return stop.number is not None
+    number = process.sum_over_processes(float(stop.number or 0))
+    if number and stop.number is None:
+        stop.number = signal.SIGTERM  # as a scheduler would ask this one too
+    return bool(number)
+
+
+def interruptible(process: Process, stop: Stop) -> contextlib.AbstractContextManager:
+    """Let a signal end the block at once, unless others wait for what it does."""
+    return stop.interruptible() if process.count == 1 else contextlib.nullcontext()
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return error.message.strip().splitlines()[0][:200]

@@ -1,0 +1,96 @@
+"""The trial before the first step: what it measures, and that it changes nothing."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.training import preflight
+from keras_transformer.training.strategies import Process
+from tests.training.small_runs import config_of, train
+from tests.training.test_train_step import make
+
+SHAPES = ((12, 5), (6, 11), (3, 17))  # the second is the largest
+
+
+@pytest.fixture
+def process():
+    return Process(tf.distribute.get_strategy())
+
+
+def test_a_step_on_padding_changes_nothing(process):
+    model = make(optimizer=keras.optimizers.Adam(0.1))
+    variables = [*model.weights, *model.optimizer.variables]
+    before = [variable.numpy() for variable in variables]
+    preflight.train_on_padding(model, process, 6, 11)
+    for variable, value in zip(variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_the_largest_shape_is_tried_and_its_memory_said(process, monkeypatch):
+    tried, lines = [], []
+    monkeypatch.setattr(
+        preflight,
+        "train_on_padding",
+        lambda model, process, rows, length: tried.append((rows, length)),
+    )
+    preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
+    assert tried == [(2, 11), (6, 11)]  # about a quarter first, of even rows
+    [line] = lines
+    assert line.startswith("the largest batch, 6 rows of 11 tokens, takes ")
+    assert line.endswith(" GiB of memory at the peak")
+
+
+def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
+    """A quarter of 8 rows took 100 bytes; 150 more may be used, where 300 are needed.
+
+    So 2 * (1 + 150 / 100) = 5 rows fit.
+    """
+    peaks = iter([1000, 1100])
+    monkeypatch.setattr(preflight, "train_on_padding", lambda *arguments: None)
+    monkeypatch.setattr(preflight, "peak_bytes", lambda: next(peaks))
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 150 / 0.9 + 1e-6)
+    with pytest.raises(preflight.NotEnoughMemoryError) as caught:
+        preflight.check_memory(make(), process, ((8, 11),))
+    assert str(caught.value) == (
+        "The largest batch, 8 rows of 11 tokens on 1 replica(s), does not fit into "
+        "memory. 5 rows would: pass --max_tokens_per_replica=55 to cut batches into "
+        "pieces, which leaves the result as it is, or --tokens_per_batch=55."
+    )
+
+
+def test_a_gpu_that_is_full_is_tried_with_half_until_it_fits(process, monkeypatch):
+    """Stands for a GPU: what it reports is fixed, and 3 rows are too many."""
+
+    def step(model, process, rows, length):
+        if rows > 3:
+            raise tf.errors.ResourceExhaustedError(None, None, "full")
+
+    class Memory:
+        reset_memory_stats = staticmethod(lambda device: None)
+        get_memory_info = staticmethod(lambda device: {"peak": 2**30})
+
+    monkeypatch.setattr(preflight, "train_on_padding", step)
+    monkeypatch.setattr(preflight.tf.config, "experimental", Memory)
+    monkeypatch.setattr(
+        preflight, "_gpus", lambda: [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
+    )
+    with pytest.raises(preflight.NotEnoughMemoryError, match="3 rows would: pass"):
+        preflight.check_memory(make(), process, ((13, 11),))
+    with pytest.raises(preflight.NotEnoughMemoryError, match="Not even one row"):
+        preflight.check_memory(make(accumulate_steps=5), process, ((13, 11),))
+    lines = []
+    preflight.check_memory(make(), process, ((3, 11),), lines.append)
+    assert "takes 1.00 GiB" in lines[0]
+
+
+def test_the_memory_that_is_free_is_known():
+    assert 2**20 < preflight.available_bytes() < 2**50
+
+
+def test_a_batch_is_cut_into_as_many_pieces_as_memory_wants(corpus, tmp_path):
+    """150 tokens a batch, 40 at once: 4 pieces; the batches stay what they were."""
+    lines = []
+    train(corpus, tmp_path, lines=lines, max_tokens_per_replica=40)
+    assert "1 replica(s), 4 pieces a batch, without XLA" in lines[0]
+    assert config_of(corpus).training.accumulate_steps == 1
