@@ -1,8 +1,8 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-A step: `with_own_slots` -> the model's step -> `forced_tokens` -> `pick_candidates` ->
-`keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`. When all sentences are
-done, `rank`.
+A step: `with_own_slots` -> the model's step -> `only_allowed` -> `forced_tokens` ->
+`pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
+When all sentences are done, `rank`.
 
 The rules are those of the paper's own decoder (tensor2tensor v1), with the length
 penalty of Wu et al. 2016:
@@ -34,6 +34,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding.checks import (
     check_arguments,
+    checked_allowed,
     checked_answer,
     checked_prefix,
 )
@@ -48,6 +49,9 @@ from keras_transformer.decoding.scoring import (
 # (tokens int32 [batch, beam], step int32 [], ancestry bool [batch, beam, max_steps,
 # beam], state) -> (logits [batch, beam, vocab], state)
 StepFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+
+# (tokens int32 [batch, beam, max_steps], step int32 []) -> bool [batch, beam, vocab]
+AllowedTokens = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class BeamSearchResult(NamedTuple):
@@ -107,6 +111,7 @@ def beam_search(
     stop_early: bool = True,
     num_best: int | tf.Tensor = 1,
     forced_prefix: tf.Tensor | None = None,
+    allowed_tokens: AllowedTokens | None = None,
 ) -> BeamSearchResult:
     """Find the outputs with the best length-normalized log probability, §6.1.
 
@@ -119,7 +124,7 @@ def beam_search(
             True if the hypothesis now in slot k went through slot j at step s, for s
             up to this step, where it is its own slot) and the state. Returns logits of
             the next token, of any float type, and the new state. The distribution is
-            taken as given: to forbid a token, give it the logit -inf.
+            taken as given.
         state: Any nest of tensors, carried along and never reordered. Its structure,
             dtypes and shapes stay as they are.
         max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted; the paper
@@ -139,6 +144,12 @@ def beam_search(
         forced_prefix: int32 `[batch, prefix_length]`: the tokens every output of a
             sentence begins with, `pad_id` after them. They count with the probability
             that the model gives them.
+        allowed_tokens: Says at every step which tokens each hypothesis may have next.
+            Gets the tokens of all hypotheses so far, `pad_id` after them, and how many
+            they are, the step's number. The others become impossible, and the allowed
+            keep the probability that the model gives them: a score is the model's own,
+            with a rule as without. A hypothesis that may have no token is lost. None:
+            all tokens, always.
 
     Returns:
         A `BeamSearchResult` with `beam_size` hypotheses a sentence. Logits that are no
@@ -164,8 +175,11 @@ def beam_search(
         ancestry = with_own_slots(search.ancestry, step)
         answer = step_fn(search.last_tokens, step, ancestry, state)
         logits, state = checked_answer(answer, state, config.beam_size, eos_id)
+        choices = only_allowed(allowed_tokens, search, logits, step)
         forced = forced_tokens(step, limits, forced_prefix, config, eos_id, pad_id)
-        candidates = pick_candidates(search, logits, step, forced, config, eos_id)
+        candidates = pick_candidates(
+            search, logits, choices, step, forced, config, eos_id
+        )
         moved = keep_alive(search, candidates, ancestry)
         moved = keep_finished(moved, candidates, alpha)
         moved = mark_done(moved, limits, alpha, num_best if stop_early else None)
@@ -207,6 +221,19 @@ def with_own_slots(ancestry: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     return ancestry | (is_now[:, tf.newaxis] & is_own[:, tf.newaxis, :])
 
 
+def only_allowed(
+    allowed_tokens: AllowedTokens | None,
+    search: SearchState,
+    logits: tf.Tensor,
+    step: tf.Tensor,
+) -> tf.Tensor:
+    """Return the logits with -inf for what may not come next."""
+    if allowed_tokens is None:
+        return logits
+    allowed = checked_allowed(allowed_tokens(search.alive_tokens, step), logits)
+    return tf.where(allowed, logits, -math.inf)
+
+
 def forced_tokens(
     step: tf.Tensor,
     limits: tf.Tensor,
@@ -235,19 +262,23 @@ def forced_tokens(
 def pick_candidates(
     search: SearchState,
     logits: tf.Tensor,
+    choices: tf.Tensor,
     step: tf.Tensor,
     forced: tuple[tf.Tensor, tf.Tensor] | None,
     config: DecodingConfig,
     eos_id: int,
 ) -> Candidates:
-    """Return the best continuations over all alive hypotheses of each sentence."""
+    """Return the best continuations over all alive hypotheses of each sentence.
+
+    They are picked by `choices`, and count with their probability by `logits`.
+    """
     # Greedy search takes the best token even where the next best one is EOS.
     num_wanted = 2 * config.beam_size if config.beam_size > 1 else 1
     # A slot can fill all of them, or as many as it has tokens.
     count = min(num_wanted, logits.shape[-1])
-    token_logits, tokens = top_tokens(logits, count)  # -> [batch, beam, count]
+    token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
     if forced is not None:
-        token_logits, tokens = only_forced(forced, token_logits, tokens, logits)
+        token_logits, tokens = only_forced(forced, token_logits, tokens, choices)
     log_probs = extended_log_probs(search.alive_log_probs, token_logits, logits)
 
     log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)

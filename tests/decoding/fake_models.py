@@ -24,7 +24,7 @@ class PrefixModel:
 
     Args:
         logits: float `[batch, prefixes, vocab]`, the prefixes in the order of
-            `prefix_number`.
+            `prefix_number`. With fewer rows, prefixes share them in turn.
     """
 
     def __init__(self, logits: np.ndarray):
@@ -45,17 +45,21 @@ class PrefixModel:
         number = tf.zeros_like(tokens)
         for position in range(1, table.shape[1]):
             longer = number * self.vocab_size + past[:, :, position] + 1
+            longer %= self.logits.shape[1]
             number = tf.where(position <= step, longer, number)
         logits = tf.gather(self.logits, number, batch_dims=1)
         return tf.where(is_sound[:, :, tf.newaxis], logits, math.nan), table
 
 
-def prefix_number(prefix, vocab_size: int) -> int:
-    """Number the prefixes as the nodes of a tree, level by level."""
+def prefix_number(prefix, vocab_size: int, num_rows: int | None = None) -> int:
+    """Number the prefixes as the nodes of a tree, level by level.
+
+    With `num_rows`, give the row of a table that may be shorter.
+    """
     number = 0
     for token in prefix:
         number = number * vocab_size + token + 1
-    return number
+    return number % num_rows if num_rows else number
 
 
 def num_prefixes(vocab_size: int, max_steps: int) -> int:
@@ -122,7 +126,7 @@ def token_log_probs(model, sentence: int) -> np.ndarray:
 def log_prob_of(model, sentence: int, tokens) -> float:
     """The sum of log p of an output, from the model's table."""
     table, size = token_log_probs(model, sentence), model.vocab_size
-    prefixes = (prefix_number(tokens[:n], size) for n in range(len(tokens)))
+    prefixes = (prefix_number(tokens[:n], size, len(table)) for n in range(len(tokens)))
     return sum(table[p, token] for p, token in zip(prefixes, tokens, strict=True))
 
 
