@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search
 from keras_transformer.model import Transformer
+from keras_transformer.text_search import TextSearch, in_batches
 
 
 class Hypothesis(NamedTuple):
@@ -33,7 +34,7 @@ class Translation(NamedTuple):
     nbest: tuple[Hypothesis, ...]
 
 
-class Translator(tf.Module):
+class Translator(TextSearch):
     """Translates text with a model, its tokenizer and beam search, §6.1.
 
     Programs, evaluation and the exported signatures all go through it.
@@ -59,13 +60,9 @@ class Translator(tf.Module):
         num_best: int = 1,
         **overrides,
     ):
-        super().__init__(name="translator")
-        check_vocabulary(model, tokenizer)
         decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
+        super().__init__(model, tokenizer, decoding, name="translator")
         check_num_best(num_best, decoding)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.decoding = fit_positions(decoding, model)
         self.num_best = num_best
 
     def __call__(self, text: str | Sequence[str]) -> str | list[str]:
@@ -200,63 +197,6 @@ class Translator(tf.Module):
             **self.special_ids,
         )
 
-    def stepping(
-        self, source_tokens: tf.Tensor, limits: tf.Tensor, beam_size: int
-    ) -> tuple[Callable, Any, tf.Tensor]:
-        """Return what `decoding` needs of the model, with the sources encoded.
-
-        Args:
-            source_tokens: int32 `[batch, source_length]`.
-            limits: int32 `[batch]`, tokens an output may have.
-            beam_size: Hypotheses of a source.
-
-        Returns:
-            The step function, its first state, and the largest of the limits.
-        """
-        max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        source = self.model.start_decoding(source_tokens)
-        cache = self.model.empty_cache(tf.shape(source_tokens)[0], beam_size, max_steps)
-
-        def step_fn(tokens, step, ancestry, cache):
-            seen = ancestry[:, :, : step + 1]
-            return self.model.decode_step(tokens, step, seen, source, cache)
-
-        return step_fn, cache, max_steps
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        """The ids of BOS, EOS and padding, as `decoding` takes them."""
-        config = self.model.config
-        return {name: getattr(config, name) for name in ("bos_id", "eos_id", "pad_id")}
-
-    def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
-        """Return how many tokens outputs may have, int32 `[batch]`; 0: no words."""
-        lengths = self.lengths(source_tokens)
-        return tf.where(lengths > 1, lengths + self.decoding.extra_decode_length, 0)
-
-    def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cut texts into subwords as the model reads them, in the graph.
-
-        Args:
-            text: string `[batch]`, UTF-8.
-
-        Returns:
-            int32 `[batch, source_length]`, each ended by EOS, then padding; and bool
-            `[batch]`, which were cut to `max_input_length` tokens.
-        """
-        config = self.model.config
-        tokens = tf.cast(self.tokenizer.tokenize(text), tf.int32)
-        most = self.decoding.max_input_length - 1
-        truncated = tokens.row_lengths() > most
-        ends = tf.fill([tf.shape(text)[0], 1], config.eos_id)
-        ended = tf.concat([tokens[:, :most], tf.RaggedTensor.from_tensor(ends)], axis=1)
-        return ended.to_tensor(config.pad_id), truncated
-
-    def lengths(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Count the tokens of each row that are no padding, int32 `[batch]`."""
-        is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
-        return tf.reduce_sum(is_real, axis=1)
-
 
 def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
     """Raise unless a search can return so many hypotheses.
@@ -270,47 +210,6 @@ def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
             "`num_best` (--nbest) must be at most `beam_size`. Received: "
             f"num_best={num_best}, beam_size={decoding.beam_size}."
         )
-
-
-def check_vocabulary(model: Transformer, tokenizer: Any) -> None:
-    """Raise unless the tokenizer's ids are those of the model.
-
-    Raises:
-        ValueError: If sizes or special ids differ.
-    """
-    config = model.config
-    wanted = {
-        "vocab_size": config.vocab_size,
-        "pad_id": config.pad_id,
-        "bos_id": config.bos_id,
-        "eos_id": config.eos_id,
-    }
-    for name, value in wanted.items():
-        if getattr(tokenizer, name) != value:
-            raise ValueError(
-                f"The tokenizer is not the model's: `{name}` is "
-                f"{getattr(tokenizer, name)} there and {value} in the model. Use the "
-                "tokenizer the model was trained with."
-            )
-
-
-def fit_positions(decoding: DecodingConfig, model: Transformer) -> DecodingConfig:
-    """Lower the input limit where a learned position table would end within an output.
-
-    Raises:
-        ValueError: If the table is shorter than `extra_decode_length` alone.
-    """
-    if model.config.position_encoding != "learned":
-        return decoding
-    room = model.config.num_positions - decoding.extra_decode_length
-    if room < 2:
-        raise ValueError(
-            "`extra_decode_length` must leave room in the table of learned positions. "
-            f"Received: extra_decode_length={decoding.extra_decode_length}, "
-            f"num_positions={model.config.num_positions}."
-        )
-    limit = min(decoding.max_input_length, room)
-    return dataclasses.replace(decoding, max_input_length=limit)
 
 
 def translate_in_batches(
@@ -328,14 +227,11 @@ def translate_in_batches(
     Raises:
         ValueError: If `batch_size` is below 1.
     """
-    check_at_least("batch_size", batch_size, 1)
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    translations: dict[int, Translation] = {}
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        batch = translate_batch(tf.constant([texts[row] for row in rows], tf.string))
-        translations.update(zip(rows, _unpack(batch), strict=True))
-    return [translations[row] for row in range(len(texts))]
+    return in_batches(
+        texts,
+        batch_size,
+        lambda rows: _unpack(translate_batch(tf.constant(rows, tf.string))),
+    )
 
 
 def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:

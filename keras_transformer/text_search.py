@@ -1,0 +1,166 @@
+"""From text to what a model writes: tokenizer, model and how to search, as a module.
+
+What a translator and a parser share. They differ in what outputs may be, and in what is
+made of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from keras_transformer.config import DecodingConfig, check_at_least
+from keras_transformer.model import Transformer
+
+Answer = TypeVar("Answer")
+
+
+class TextSearch(tf.Module):
+    """A model that reads text and writes tokens, one after the other.
+
+    Args:
+        model: The model.
+        tokenizer: Of the sources: of the `tokenization` package, the one the model was
+            trained with.
+        decoding: How to search; the input limit is lowered where a table of learned
+            positions would end within an output.
+        name: Of the module.
+
+    Raises:
+        ValueError: If model, tokenizer and settings do not fit each other.
+    """
+
+    def __init__(
+        self, model: Transformer, tokenizer: Any, decoding: DecodingConfig, name: str
+    ):
+        super().__init__(name=name)
+        check_vocabulary(model, tokenizer)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.decoding = fit_positions(decoding, model)
+
+    def stepping(
+        self, source_tokens: tf.Tensor, limits: tf.Tensor, beam_size: int
+    ) -> tuple[Callable, Any, tf.Tensor]:
+        """Return what `decoding` needs of the model, with the sources encoded.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            limits: int32 `[batch]`, tokens an output may have.
+            beam_size: Hypotheses of a source.
+
+        Returns:
+            The step function, its first state, and the largest of the limits.
+        """
+        max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        source = self.model.start_decoding(source_tokens)
+        cache = self.model.empty_cache(tf.shape(source_tokens)[0], beam_size, max_steps)
+
+        def step_fn(tokens, step, ancestry, cache):
+            seen = ancestry[:, :, : step + 1]
+            return self.model.decode_step(tokens, step, seen, source, cache)
+
+        return step_fn, cache, max_steps
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids of BOS, EOS and padding, as `decoding` takes them."""
+        config = self.model.config
+        return {name: getattr(config, name) for name in ("bos_id", "eos_id", "pad_id")}
+
+    def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
+        """Return how many tokens outputs may have, int32 `[batch]`; 0: no words."""
+        lengths = self.lengths(source_tokens)
+        return tf.where(lengths > 1, lengths + self.decoding.extra_decode_length, 0)
+
+    def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cut texts into subwords as the model reads them, in the graph.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            int32 `[batch, source_length]`, each ended by EOS, then padding; and bool
+            `[batch]`, which were cut to `max_input_length` tokens.
+        """
+        config = self.model.config
+        tokens = tf.cast(self.tokenizer.tokenize(text), tf.int32)
+        most = self.decoding.max_input_length - 1
+        truncated = tokens.row_lengths() > most
+        ends = tf.fill([tf.shape(text)[0], 1], config.eos_id)
+        ended = tf.concat([tokens[:, :most], tf.RaggedTensor.from_tensor(ends)], axis=1)
+        return ended.to_tensor(config.pad_id), truncated
+
+    def lengths(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Count the tokens of each row that are no padding, int32 `[batch]`."""
+        is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
+        return tf.reduce_sum(is_real, axis=1)
+
+
+def in_batches(
+    texts: Sequence[str],
+    batch_size: int,
+    answer: Callable[[list[str]], Sequence[Answer]],
+) -> list[Answer]:
+    """Answer texts in batches of about equal length, and return answers in order.
+
+    Args:
+        texts: What to answer.
+        batch_size: Texts answered at once.
+        answer: Gives one answer for each text of a batch.
+
+    Raises:
+        ValueError: If `batch_size` is below 1.
+    """
+    check_at_least("batch_size", batch_size, 1)
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    answers: dict[int, Answer] = {}
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        found = answer([texts[row] for row in rows])
+        answers.update(zip(rows, found, strict=True))
+    return [answers[row] for row in range(len(texts))]
+
+
+def check_vocabulary(model: Transformer, tokenizer: Any) -> None:
+    """Raise unless the tokenizer's ids are those of the model.
+
+    Raises:
+        ValueError: If sizes or special ids differ.
+    """
+    config = model.config
+    wanted = {
+        "vocab_size": config.vocab_size,
+        "pad_id": config.pad_id,
+        "bos_id": config.bos_id,
+        "eos_id": config.eos_id,
+    }
+    for name, value in wanted.items():
+        if getattr(tokenizer, name) != value:
+            raise ValueError(
+                f"The tokenizer is not the model's: `{name}` is "
+                f"{getattr(tokenizer, name)} there and {value} in the model. Use the "
+                "tokenizer the model was trained with."
+            )
+
+
+def fit_positions(decoding: DecodingConfig, model: Transformer) -> DecodingConfig:
+    """Lower the input limit where a learned position table would end within an output.
+
+    Raises:
+        ValueError: If the table is shorter than `extra_decode_length` alone.
+    """
+    if model.config.position_encoding != "learned":
+        return decoding
+    room = model.config.num_positions - decoding.extra_decode_length
+    if room < 2:
+        raise ValueError(
+            "`extra_decode_length` must leave room in the table of learned positions. "
+            f"Received: extra_decode_length={decoding.extra_decode_length}, "
+            f"num_positions={model.config.num_positions}."
+        )
+    limit = min(decoding.max_input_length, room)
+    return dataclasses.replace(decoding, max_input_length=limit)
