@@ -23,7 +23,7 @@ WORD = "XX"
 UNKNOWN_TAG = "XX"
 
 # What the Penn Treebank tags so, whatever is around it.
-_WORDS_OF_TAG = {
+WORDS_OF_TAG = {
     ",": ",",
     ".": ". ? !",
     ":": ": ; -- ... - \N{EN DASH} \N{EM DASH} \N{HORIZONTAL ELLIPSIS}",
@@ -33,7 +33,7 @@ _WORDS_OF_TAG = {
     "-RRB-": ") ] } -RRB- -RSB- -RCB-",
 }
 _TAG_OF_WORD = {
-    word: tag for tag, words in _WORDS_OF_TAG.items() for word in words.split()
+    word: tag for tag, words in WORDS_OF_TAG.items() for word in words.split()
 }
 
 

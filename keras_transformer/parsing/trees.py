@@ -37,7 +37,8 @@ _NO_WORD = re.compile(r"\s", re.ASCII)
 _WITHOUT_FUNCTION = re.compile(r"-.*|.[^-=]*", re.DOTALL)
 
 _ROUND = {"(": "-LRB-", ")": "-RRB-"}
-_BRACKETS = _ROUND | {"[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
+# What stands for a bracket that is a word.
+BRACKETS = _ROUND | {"[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,8 +189,8 @@ def escape(word: str) -> str:
     A word that is a bracket of any kind becomes its name, such as "-LRB-" or "-LCB-";
     a round bracket within a word does too: ":)" becomes ":-RRB-".
     """
-    if word in _BRACKETS:
-        return _BRACKETS[word]
+    if word in BRACKETS:
+        return BRACKETS[word]
     return word.replace("(", _ROUND["("]).replace(")", _ROUND[")"])
 
 

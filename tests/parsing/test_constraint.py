@@ -1,0 +1,300 @@
+"""Which symbol may come next: by hand, along real trees, and in a search."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer import config
+from keras_transformer.config import DecodingConfig
+from keras_transformer.decoding import beam_search
+from keras_transformer.parsing import constraint, linearisation, symbols, trees
+from keras_transformer.parsing.constraint import ConstraintConfig, WellFormed
+from tests.decoding.fake_models import BOS_ID, PrefixModel, log_prob_of, penalty
+from tests.parsing import random_trees
+
+VOCABULARY = symbols.SymbolVocabulary(["S", "NP", "VP"])
+OPENING = {"(S", "(NP", "(VP"}
+WIDE = 31  # a length limit that forbids nothing
+
+
+def allowed_after(
+    so_far, num_words, max_length=WIDE, limits=None, vocabulary=VOCABULARY
+):
+    """The symbols that may follow, in a batch with another sentence, in two slots."""
+    tokens = np.full((2, 2, WIDE), config.PAD_ID, np.int32)
+    ids = vocabulary.encode(so_far.split())
+    tokens[1, 1, : len(ids)] = ids
+    tokens[0] = tokens[1, 0] = [5] * WIDE  # others, which must not show
+    rule = WellFormed(
+        vocabulary,
+        tf.constant([7, num_words]),
+        tf.constant([17, max_length]),
+        limits or ConstraintConfig(),
+    )
+    allowed = rule.allowed_tokens(tf.constant(tokens), tf.constant(len(ids)))
+    assert allowed.shape == (2, 2, vocabulary.vocab_size)
+    return {vocabulary.symbols[i] for i in np.flatnonzero(allowed[1, 1])}
+
+
+@pytest.mark.parametrize(
+    ("so_far", "num_words", "expected"),
+    [
+        ("", 2, OPENING),
+        ("(S", 2, OPENING | {"XX"}),  # nothing in it yet
+        ("(S XX", 2, OPENING | {"XX"}),  # the root waits for all words
+        ("(S XX", 1, {")S"}),
+        ("(S XX )S", 1, {"</s>"}),
+        ("(S (NP", 2, OPENING | {"XX"}),
+        ("(S (NP XX", 2, OPENING | {"XX", ")NP"}),
+        ("(S (NP XX", 1, {")NP"}),  # no more words: nothing opens
+        ("(S (NP XX )NP", 1, {")S"}),
+        ("(S (NP XX )NP", 2, OPENING | {"XX"}),
+        ("(S (NP XX )NP (VP XX", 3, OPENING | {"XX", ")VP"}),
+        ("(S (VP (NP XX )NP", 2, OPENING | {"XX", ")VP"}),  # of what is still open
+        ("(S (NP XX )NP (NP XX (VP XX )VP", 4, OPENING | {"XX", ")NP"}),
+        ("(NP (NP XX )NP", 2, OPENING | {"XX"}),
+        ("(NP (NP XX )NP", 1, {")NP"}),
+    ],
+)
+def test_what_may_follow_is_what_a_tree_may_go_on_with(so_far, num_words, expected):
+    assert allowed_after(so_far, num_words) == expected
+
+
+@pytest.mark.parametrize(
+    ("so_far", "max_length", "may_open"),
+    [
+        # (S XX XX )S EOS are 5; one more bracket, with its end, makes 7.
+        ("", 5, True),
+        ("", 4, False),
+        ("(S", 7, True),
+        ("(S", 6, False),
+        ("(S (NP", 9, True),
+        ("(S (NP", 8, False),
+        ("(S XX", 7, True),
+        ("(S XX", 6, False),
+    ],
+)
+def test_nothing_opens_that_could_not_be_closed_within_the_limit(
+    so_far, max_length, may_open
+):
+    found = allowed_after(so_far, 2, max_length)
+    assert found & OPENING == (OPENING if may_open else set())
+    assert may_open or found == (set() if not so_far else {"XX"})
+
+
+def test_depth_and_openings_in_a_row_are_limited():
+    limits = ConstraintConfig(max_depth=3, max_openings=2)
+    assert allowed_after("(S", 5, limits=limits) >= OPENING
+    assert allowed_after("(S (NP", 5, limits=limits) == {"XX"}  # two in a row
+    assert allowed_after("(S (NP XX", 5, limits=limits) >= OPENING
+    deepest = "(S XX (NP XX (VP"
+    assert allowed_after(deepest, 5, limits=limits) == {"XX"}
+    assert allowed_after(f"{deepest} XX", 5, limits=limits) == {"XX", ")VP"}
+    assert allowed_after(f"{deepest} XX )VP", 5, limits=limits) >= OPENING
+
+
+@pytest.mark.parametrize("name", ["max_depth", "max_openings"])
+def test_limits_below_one_are_refused(name):
+    with pytest.raises(
+        ValueError, match=f"`{name}` must be at least 1. Received: {name}=0"
+    ):
+        ConstraintConfig(**{name: 0})
+
+
+LABELS = symbols.SymbolVocabulary(random_trees.LABELS)
+LENGTH = 300
+
+
+def rule_of(num_words, max_length, limits=None):
+    return WellFormed(
+        LABELS, tf.constant([num_words]), tf.constant([max_length]), limits
+    )
+
+
+@functools.cache
+def judge():
+    """`is_tree` for one sequence, as a graph."""
+    return tf.function(
+        functools.partial(constraint.is_tree, LABELS),
+        input_signature=[
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, None], tf.int32),
+        ],
+    )
+
+
+def ended(ids):
+    """The row of a sequence: EOS, then padding."""
+    row = [*ids, config.EOS_ID]
+    return row + [config.PAD_ID] * (LENGTH - len(row))
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_trees.TREES)
+def test_every_tree_may_be_written_even_with_no_room_to_spare(tree):
+    ids = LABELS.encode(linearisation.linearise(tree))
+    num_words = len(tree.words)
+    exact = tf.constant([[*ids, config.EOS_ID]])
+    assert judge()(tf.constant([num_words]), exact)[0]
+    open_end = [*ids, *[config.PAD_ID] * (LENGTH - len(ids))]
+    rows = tf.constant([ended(ids), ended(ids), open_end])
+    words = tf.constant([num_words, num_words + 1, num_words])
+    assert judge()(words, rows).numpy().tolist() == [True, False, False]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(LABELS.symbols[4:9]), max_size=7),
+    st.integers(1, 3),
+)
+def test_what_no_tree_is_written_as_is_told(written, num_words):
+    """As `delinearise` judges, on symbols in any order."""
+    words = ["a"] * num_words
+    try:
+        linearisation.delinearise(written, words, words)
+        expected = True
+    except ValueError:
+        expected = False
+    padded = tf.constant([ended(LABELS.encode(written))])
+    assert bool(judge()(tf.constant([num_words]), padded)[0]) == expected
+
+
+def test_any_walk_through_what_is_allowed_ends_in_a_tree_at_the_limit_at_the_latest():
+    """200 walks side by side, with little room and much."""
+    draw = np.random.default_rng(3)
+    num_words = draw.integers(1, 7, size=200)
+    room = draw.integers(constraint.NUM_NEEDED, 23, size=200)
+    limits = num_words + room
+    rule = WellFormed(
+        LABELS,
+        tf.constant(num_words),
+        tf.constant(limits),
+        ConstraintConfig(max_depth=5, max_openings=3),
+    )
+    steps = int(limits.max())
+    tokens = np.full((200, 1, steps), config.PAD_ID, np.int32)
+    allowed_tokens = tf.function(rule.allowed_tokens)
+    for step in range(steps):
+        allowed = allowed_tokens(tf.constant(tokens), tf.constant(step)).numpy()[:, 0]
+        is_open = ~np.any(tokens[:, 0] == config.EOS_ID, axis=1)
+        assert allowed[is_open].any(axis=1).all()
+        chances = np.where(allowed, draw.uniform(size=allowed.shape), -1)
+        tokens[:, 0, step] = np.where(is_open, chances.argmax(axis=1), config.PAD_ID)
+    lengths = np.argmax(tokens[:, 0] == config.EOS_ID, axis=1) + 1
+    assert np.all(lengths > 1)
+    assert np.all(lengths <= limits)
+    assert np.any(lengths == limits)
+    depths = []
+    for row, count in zip(tokens[:, 0], num_words, strict=True):
+        words = ["a"] * count
+        tree = linearisation.delinearise(LABELS.decode(row), words, words)
+        depths.append(trees.depth(tree))
+    assert max(depths) == 5
+
+
+TWO = symbols.SymbolVocabulary(["A", "B"])
+
+
+def all_trees(num_words, max_length, limits):
+    """Every sequence that ends, EOS included, written by recursion over children."""
+
+    def constituents(words, depth, openings):
+        """Sequences of one constituent over so many words."""
+        if depth == 0 or openings == 0:
+            return
+        for opening in TWO.opening_ids:
+            for inner in children(words, depth - 1, openings - 1):
+                yield (opening, *inner, opening + 1)
+
+    def children(words, depth, openings):
+        """Sequences of at least one child; `openings` in a row may come at first."""
+        for first in range(1, words + 1):
+            heads = [*constituents(first, depth, openings)]
+            heads += [(symbols.WORD_ID,)] * (first == 1)
+            for head in heads:
+                if first == words:
+                    yield head
+                else:
+                    rest = children(words - first, depth, limits.max_openings)
+                    yield from ((*head, *tail) for tail in rest)
+
+    found = constituents(num_words, limits.max_depth, limits.max_openings)
+    return [(*tree, config.EOS_ID) for tree in found if len(tree) < max_length]
+
+
+@pytest.mark.parametrize(
+    ("num_words", "max_length", "limits", "count", "beam_size"),
+    [
+        # Under two roots: both words bare, or (with the two labels of a constituent)
+        # one, the other, or both together in one, and 4 ways for one each: 1 + 6 + 4.
+        (2, 9, ConstraintConfig(max_depth=2), 22, 21),
+        # Only one constituent has room under the root: over 1 of 3, or 2, or all.
+        (3, 8, ConstraintConfig(max_depth=2), 2 * (1 + 2 * (3 + 2 + 1)), 26),
+        # Chains over one word: of 1, 2 or 3 constituents.
+        (1, 11, ConstraintConfig(max_depth=5, max_openings=3), 2 + 4 + 8, 21),
+    ],
+)
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_beam_21_equals_exhaustive_search_over_all_trees(
+    num_words, max_length, limits, count, beam_size, alpha
+):
+    """The paper's beam, or a little more: no step has more hypotheses."""
+    written = all_trees(num_words, max_length, limits)
+    assert len(set(written)) == len(written) == count
+    for length in range(1, max_length):
+        alive = {tree[:length] for tree in written if len(tree) > length}
+        assert len(alive) <= beam_size
+
+    # Logits of each prefix from a table of 97 rows, the other symbols among them.
+    shape = (3, 97, TWO.vocab_size)
+    logits = np.random.default_rng(11).normal(scale=2.0, size=shape)
+    model = PrefixModel(logits)
+    rule = WellFormed(TWO, tf.fill([3], num_words), tf.fill([3], max_length), limits)
+    result = beam_search(
+        model.step,
+        model.start(beam_size, max_length),
+        max_lengths=tf.fill([3], max_length),
+        max_steps=max_length,
+        config=DecodingConfig(beam_size=beam_size, length_penalty_alpha=alpha),
+        bos_id=BOS_ID,
+        eos_id=config.EOS_ID,
+        pad_id=config.PAD_ID,
+        num_best=min(count, beam_size),
+        allowed_tokens=rule.allowed_tokens,
+    )
+    for row in range(3):
+        scores = {
+            tree: log_prob_of(model, row, tree) / penalty(len(tree), alpha)
+            for tree in written
+        }
+        best = sorted(scores, key=scores.get, reverse=True)[:beam_size]
+        lengths = result.lengths[row].numpy().tolist()
+        rows = zip(result.tokens[row].numpy().tolist(), lengths, strict=True)
+        found = [tuple(tokens[:length]) for tokens, length in rows if length]
+        assert found == best
+        np.testing.assert_allclose(
+            result.scores[row, : len(best)], [scores[tree] for tree in best], rtol=1e-4
+        )
+        assert np.all(result.finished[row, : len(best)])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_rule_is_the_same_in_a_graph_and_under_xla(jit_compile):
+    draw = np.random.default_rng(5)
+    tokens = tf.constant(draw.integers(4, LABELS.vocab_size, size=(3, 2, 13)), tf.int32)
+
+    def ask(tokens, step):
+        rule = WellFormed(
+            LABELS, tf.constant([5, 7, 2]), tf.constant([13, 11, 7]), ConstraintConfig()
+        )
+        return rule.allowed_tokens(tokens, step)
+
+    compiled = tf.function(ask, jit_compile=jit_compile)
+    for step in itertools.chain(range(5), [12]):
+        expected = ask(tokens, tf.constant(step))
+        np.testing.assert_array_equal(compiled(tokens, tf.constant(step)), expected)
