@@ -20,6 +20,7 @@ _NAMES = {
     # The model.
     "Transformer": "model",
     "Translator": "translator",
+    "Parser": "parser",
     # Training.
     "LabelSmoothedCrossEntropy": "training.losses",
     "TransformerSchedule": "training.schedule",

@@ -118,7 +118,7 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
         OSError: If the folder of the output cannot be written.
         RuntimeError: If the pipeline fails.
     """
-    exported.check_translates(config.saved_model)
+    exported.check_signature(config.saved_model)
     index = index_lines(find_files(config.input), config.lines_per_shard)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")

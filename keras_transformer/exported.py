@@ -1,4 +1,4 @@
-"""SavedModels: writing them, and translating with them (TF Serving loads the same)."""
+"""SavedModels: writing them, and using them (TF Serving loads the same)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import files, warmup
 from keras_transformer.config import check_choice
-from keras_transformer.serving import ServingModule
+from keras_transformer.parser import Parser, ParseText, parse_in_batches
+from keras_transformer.serving import ParsingModule, ServingModule
+from keras_transformer.text_search import TextSearch
 from keras_transformer.translator import (
     Translation,
     Translator,
     translate_in_batches,
 )
 
+# What translates, and what parses in the export of a parser.
 SIGNATURE = "serving_default"
+PARSE_SIGNATURE = "parse"
 # Beside the model, where TF Serving looks for what it does not load itself.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 # Texts that try a model: drawn from its vocabulary, and these.
 _ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
 # Scores may differ in rounding, and with them the choice between equally good outputs.
 _SCORE_TOLERANCE = 1e-4
+# Texts that are answered at once.
+_BATCH_SIZE = 64
 
 
 def export(
-    translator: Translator,
+    searcher: Translator | Parser,
     export_dir: str | os.PathLike,
     *,
     num_best: int | None = None,
@@ -45,25 +51,33 @@ def export(
     """Write a SavedModel as the next version of a model, whole or not at all.
 
     Args:
-        translator: What to export, with its search settings.
+        searcher: What to export, with its search settings.
         export_dir: Holds one folder a version, as TF Serving wants it.
-        num_best: Hypotheses of the signature `nbest`; None: the beam size.
-        signatures: Their names; None: all that `ServingModule` has.
+        num_best: Hypotheses of the signature `nbest`; None: the beam size. A parser has
+            no such signature.
+        signatures: Their names; None: all that `ServingModule` has, or `ParsingModule`
+            for a parser.
         description: Written beside the model, as JSON.
-        check_texts: Translated by the export as written and by `translator`, where the
-            signature `serving_default` is among those exported.
+        check_texts: Translated (parsed) by the export as written and by `searcher`,
+            where the signature `serving_default` (`parse`) is among those exported.
         has_warmup: Whether to add the requests that TF Serving runs first.
 
     Returns:
         The folder of the version, EXPORT_DIR/VERSION.
 
     Raises:
-        ValueError: If a signature is unknown, or the export translates one of
-            `check_texts` differently; nothing is left then.
+        ValueError: If a signature is unknown, `num_best` comes with a parser, or the
+            export answers one of `check_texts` differently; nothing is left then.
         OSError: If the disk is full or the folder cannot be written.
         ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
-    module = ServingModule(translator, num_best)
+    is_parser = isinstance(searcher, Parser)
+    if is_parser and num_best is not None:
+        raise ValueError(
+            "`num_best` (--nbest) is for translation models; a parser gives one tree. "
+            f"Received: num_best={num_best}."
+        )
+    module = ParsingModule(searcher) if is_parser else ServingModule(searcher, num_best)
     chosen = module.signatures()
     for name in signatures or ():
         check_choice("signature", name, chosen)
@@ -72,7 +86,7 @@ def export(
     with files.numbered_folder(export_dir, next_version) as numbered:
         aside = numbered.aside
         try:
-            tf.saved_model.save(_owner(translator), str(aside), signatures=chosen)
+            tf.saved_model.save(_owner(searcher), str(aside), signatures=chosen)
         except tf.errors.OpError as error:
             raise OSError(
                 f"Could not write the export into {export_dir}: "
@@ -83,13 +97,13 @@ def export(
             aside / DESCRIPTION, json.dumps(description or {}, indent=2) + "\n"
         )
         if has_warmup:
-            warmup.write_warmup_requests(aside, translator, list(chosen))
-        if SIGNATURE in chosen:
-            check_same(translator, aside, check_texts)
+            warmup.write_warmup_requests(aside, searcher, list(chosen))
+        if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
+            check_same(searcher, aside, check_texts)
     return numbered.path
 
 
-def _owner(translator: Translator) -> tf.Module:
+def _owner(searcher: TextSearch) -> tf.Module:
     """Return what holds the weights and the vocabulary, and no function.
 
     Every function that a saved object has is traced and written, asked for or not. And
@@ -97,52 +111,57 @@ def _owner(translator: Translator) -> tf.Module:
     puts that right when it loads, TF Serving's loader does not (Keras 3.15).
     """
     owner = tf.Module(name="serving")
-    owner.weights = [weight.value for weight in translator.model.weights]
-    owner.tokenizer = translator.tokenizer
+    owner.weights = [weight.value for weight in searcher.model.weights]
+    owner.tokenizer = searcher.tokenizer
     return owner
 
 
 def check_same(
-    translator: Translator, saved_model: str | os.PathLike, texts: Sequence[str]
+    searcher: Translator | Parser, saved_model: str | os.PathLike, texts: Sequence[str]
 ) -> None:
-    """Raise unless an exported model translates as the one it was made of.
+    """Raise unless an exported model answers as the one it was made of.
 
     Args:
-        translator: What was exported.
+        searcher: What was exported.
         saved_model: The export.
-        texts: What to translate.
+        texts: What to translate, or parse.
 
     Raises:
-        ValueError: If a translation differs, and not for a tie; the message shows it.
+        ValueError: If an answer differs, and not for a tie; the message shows it.
     """
     if not len(texts):
         return
-    ours = translator.translate(texts)
-    theirs = translate(saved_model, texts)
+    if isinstance(searcher, Parser):
+        ours = parse_in_batches(texts, _BATCH_SIZE, searcher.parse_batch)
+        theirs = parse(saved_model, texts)
+    else:
+        ours = searcher.translate(texts)
+        theirs = translate(saved_model, texts)
     differing = [
         f"{text!r}: {own.text!r} became {other.text!r}"
         for text, own, other in zip(texts, ours, theirs, strict=True)
         if abs(own.score - other.score) > _SCORE_TOLERANCE * max(1, abs(own.score))
     ]
     if differing:
+        verb = "parses" if isinstance(searcher, Parser) else "translates"
         raise ValueError(
-            f"The export translates {len(differing)} of {len(texts)} texts otherwise "
+            f"The export {verb} {len(differing)} of {len(texts)} texts otherwise "
             f"than the model, so it is not kept: {'; '.join(differing[:5])}."
         )
 
 
-def trial_texts(translator: Translator, count: int, seed: int = 0) -> list[str]:
+def trial_texts(searcher: TextSearch, count: int, seed: int = 0) -> list[str]:
     """Return texts to try a model with: odd ones, and words of its own vocabulary.
 
     Args:
-        translator: Model and tokenizer.
+        searcher: With its tokenizer.
         count: How many.
         seed: Of the choice.
     """
     draw = np.random.default_rng(seed)
-    size = translator.model.config.vocab_size
+    size = searcher.model.config.vocab_size
     rows = [draw.integers(4, size, size=1 + number % 20) for number in range(count)]
-    return [*_ODD_TEXTS, *translator.tokenizer.decode(rows)][:count]
+    return [*_ODD_TEXTS, *searcher.tokenizer.decode(rows)][:count]
 
 
 def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
@@ -161,7 +180,7 @@ def next_version(export_dir: str | os.PathLike) -> int:
 
 
 def translate(
-    saved_model: str | os.PathLike, texts: Sequence[str], batch_size: int = 64
+    saved_model: str | os.PathLike, texts: Sequence[str], batch_size: int = _BATCH_SIZE
 ) -> list[Translation]:
     """Translate texts with an exported model, in batches of about equal length.
 
@@ -189,8 +208,7 @@ def load(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it does not translate.
     """
-    check_translates(saved_model)
-    serve = tf.saved_model.load(os.fspath(saved_model)).signatures[SIGNATURE]
+    serve = _signature(saved_model, SIGNATURE)
 
     def translate_batch(text):
         result = serve(text=text)
@@ -203,15 +221,36 @@ def load(
     return translate_batch
 
 
-def check_translates(saved_model: str | os.PathLike) -> None:
-    """Raise unless a folder holds an exported model that translates; loads no weights.
+def parse(
+    saved_model: str | os.PathLike,
+    sentences: Sequence[str],
+    batch_size: int = _BATCH_SIZE,
+) -> list[ParseText]:
+    """Parse sentences with an exported parser, in batches of about equal length.
 
     Args:
-        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
+        sentences: One each, words and punctuation apart.
+        batch_size: Sentences parsed at once.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate.
+        ValueError: If it does not parse.
+    """
+    serve = _signature(saved_model, PARSE_SIGNATURE)
+    return parse_in_batches(sentences, batch_size, lambda text: serve(text=text))
+
+
+def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> None:
+    """Raise unless a folder holds a model with a signature; loads no weights.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+        name: Of the signature.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it has no such signature, or is damaged.
     """
     path = os.path.join(saved_model, "saved_model.pb")
     if not tf.io.gfile.exists(path):
@@ -225,9 +264,17 @@ def check_translates(saved_model: str | os.PathLike) -> None:
         (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     except (DecodeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: export the model again.") from error
-    names = [name for name in graph.signature_def if not name.startswith("__")]
-    if SIGNATURE not in names:
+    names = [key for key in graph.signature_def if not key.startswith("__")]
+    if name not in names:
         raise ValueError(
-            f"The model in {saved_model} must have the signature {SIGNATURE!r}. "
+            f"The model in {saved_model} must have the signature {name!r}. "
             f"Received: {', '.join(sorted(names)) or 'none'}."
         )
+
+
+def _signature(saved_model: str | os.PathLike, name: str) -> Callable:
+    """Load a signature of an exported model."""
+    check_signature(saved_model, name)
+    loaded = tf.saved_model.load(os.fspath(saved_model))
+    # The weights live as long as the loaded model.
+    return lambda **inputs: loaded.signatures[name](**inputs)

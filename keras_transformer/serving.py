@@ -9,6 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_transformer import decoding
+from keras_transformer.parser import Parser
 from keras_transformer.translator import Translator, check_num_best
 
 Tensors = dict[str, tf.Tensor]
@@ -226,6 +227,39 @@ class ServingModule(tf.Module):
             seeds,
             fn_output_signature=tf.TensorSpec([longest], tf.float32),
         )
+
+
+class ParsingModule(tf.Module):
+    """What is exported of a parser: one signature, instead of the translator's.
+
+    Args:
+        parser: What parses.
+    """
+
+    def __init__(self, parser: Parser):
+        super().__init__(name="serving")
+        self.parser = parser
+
+    def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+        """Return the functions by the names that clients call them."""
+        return {"parse": self.parse}
+
+    @tf.function(input_signature=[_of(tf.string, "text")])
+    def parse(self, text: tf.Tensor) -> Tensors:
+        """Parse.
+
+        Args:
+            text: string `[batch]`, UTF-8: a sentence each, words and punctuation
+                apart.
+
+        Returns:
+            "tree", string `[batch]`, in Penn Treebank brackets on one line, "" for a
+            sentence without words; "score", float32 `[batch]`, log probability / length
+            penalty; "truncated", bool `[batch]`, whether the model read but a part of
+            the sentence; "valid", bool `[batch]`, whether the model's answer is a tree
+            over the sentence.
+        """
+        return self.parser.parse_batch(text)
 
 
 def _best(result: Tensors) -> Tensors:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.client import predict_request
-from keras_transformer.translator import Translator
+from keras_transformer.text_search import TextSearch
 
 # Where TF Serving looks, in the folder of a version.
 FILE = pathlib.PurePath("assets.extra") / "tf_serving_warmup_requests"
@@ -24,7 +24,7 @@ _BATCH_SIZES = (1, 8)
 
 def write_warmup_requests(
     saved_model: str | os.PathLike,
-    translator: Translator,
+    searcher: TextSearch,
     signatures: Sequence[str],
     longest: int = 128,
 ) -> int:
@@ -32,7 +32,7 @@ def write_warmup_requests(
 
     Args:
         saved_model: The folder of a version.
-        translator: What was exported.
+        searcher: What was exported.
         signatures: Names of its signatures.
         longest: Tokens of the longest source.
 
@@ -48,7 +48,7 @@ def write_warmup_requests(
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for request in warmup_requests(translator, signatures, longest):
+        for request in warmup_requests(searcher, signatures, longest):
             log = prediction_log_pb2.PredictionLog()
             log.predict_log.request.CopyFrom(request)
             writer.write(log.SerializeToString())
@@ -57,19 +57,19 @@ def write_warmup_requests(
 
 
 def warmup_requests(
-    translator: Translator, signatures: Sequence[str], longest: int
+    searcher: TextSearch, signatures: Sequence[str], longest: int
 ) -> Iterator[Any]:
     """Yield a `PredictRequest` for each signature, length and batch size."""
     draw = np.random.default_rng(0)
-    size = translator.model.config.vocab_size
-    longest = min(longest, translator.decoding.max_input_length)
+    size = searcher.model.config.vocab_size
+    longest = min(longest, searcher.decoding.max_input_length)
     lengths = [2**power for power in range(longest.bit_length()) if 2**power <= longest]
     for signature in signatures:
         for batch_size in _BATCH_SIZES:
             for length in lengths:
                 # Pieces of the vocabulary, drawn; as words they are about as many.
                 rows = draw.integers(4, size, size=(batch_size, length))
-                texts = translator.tokenizer.decode(rows.tolist())
+                texts = searcher.tokenizer.decode(rows.tolist())
                 yield predict_request(
                     "default", signature, inputs_for(signature, texts)
                 )

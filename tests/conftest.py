@@ -60,3 +60,19 @@ def small_export(tmp_path_factory) -> pathlib.Path:
         description={"preset": "tiny"},
         has_warmup=True,
     )
+
+
+@pytest.fixture(scope="session")
+def small_parser_export(tmp_path_factory) -> pathlib.Path:
+    """A small parser exported with everything its export can have."""
+    from keras_transformer import exported
+    from tests.small_models import make_parser
+
+    parser = make_parser()
+    return exported.export(
+        parser,
+        tmp_path_factory.mktemp("parser_export"),
+        description={"preset": "tiny"},
+        check_texts=exported.trial_texts(parser, 7),
+        has_warmup=True,
+    )

@@ -1,4 +1,4 @@
-"""An untrained model that chooses, its tokenizer, and inputs for its signatures."""
+"""Untrained models that choose, their tokenizers, and inputs for their signatures."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,6 +6,8 @@ import tensorflow as tf
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.model import Transformer
+from keras_transformer.parser import Parser
+from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.translator import Translator
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
@@ -17,16 +19,45 @@ def make_translator(seed=3, **options):
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
     )
+    model = choosing_model(config, seed)
+    return Translator(
+        model, tokenizer, extra_decode_length=5, max_input_length=23, **options
+    )
+
+
+def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), **options):
+    """Return a parser of 2 layers that reads at most 23 tokens of a sentence.
+
+    Args:
+        seed: Of the weights.
+        labels: Of constituents.
+        **options: Of `Parser`; the beam is 4 without.
+    """
+    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    vocabulary = SymbolVocabulary(labels)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        target_vocab_size=vocabulary.vocab_size,
+        share_embeddings=False,
+        num_layers=2,
+        d_model=6,
+        d_ff=7,
+        num_heads=2,
+    )
+    settings = {"beam_size": 4, "extra_decode_length": 11, "max_input_length": 23}
+    model = choosing_model(config, seed)
+    return Parser(model, tokenizer, vocabulary, **(settings | options))
+
+
+def choosing_model(config, seed):
+    """Return a model with weights large enough to choose by."""
     model = Transformer(config)
-    # Weights large enough to choose by. Keras's own seed would drop the resources of
-    # the tokenizers of other tests.
+    # Keras's own seed would drop the resources of the tokenizers of other tests.
     draw = np.random.default_rng(seed)
     model.set_weights(
         [draw.normal(scale=0.7, size=weight.shape) for weight in model.get_weights()]
     )
-    return Translator(
-        model, tokenizer, extra_decode_length=5, max_input_length=23, **options
-    )
+    return model
 
 
 def inputs_of(name, texts, second_texts=None):

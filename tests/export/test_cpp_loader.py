@@ -66,14 +66,16 @@ def escaped(text):
     return text.replace("\t", "\\t").replace("\n", "\\n")
 
 
-def test_every_signature_gives_in_cpp_what_it_gives_in_python(runner, small_export):
+@pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
+def test_every_signature_gives_in_cpp_what_it_gives_in_python(runner, export, request):
+    saved_model = request.getfixturevalue(export)
     draw = random.Random(7)
     words = " ".join(LINES).split()
     sources = [" ".join(draw.choices(words, k=draw.randint(0, 9))) for _ in range(100)]
     seconds = [" ".join(draw.choices(words, k=2)) for _ in range(100)]
     lines = [f"{left}\t{right}" for left, right in zip(sources, seconds, strict=True)]
-    printed = run(runner, small_export, lines)
-    signatures = tf.saved_model.load(str(small_export)).signatures
+    printed = run(runner, saved_model, lines)
+    signatures = tf.saved_model.load(str(saved_model)).signatures
     assert {signature for signature, _ in printed} == set(signatures)
     for name, signature in signatures.items():
         for output, wanted in signature(**inputs_of(name, sources, seconds)).items():
