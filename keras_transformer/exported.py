@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import files, warmup
 from keras_transformer.config import check_choice
-from keras_transformer.parser import Parser, ParseText, parse_in_batches
+from keras_transformer.parser import BATCH_SIZE, Parser, ParseText, parse_in_batches
 from keras_transformer.serving import ParsingModule, ServingModule
 from keras_transformer.text_search import TextSearch
 from keras_transformer.translator import (
@@ -34,8 +34,6 @@ DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 _ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
 # Scores may differ in rounding, and with them the choice between equally good outputs.
 _SCORE_TOLERANCE = 1e-4
-# Texts that are answered at once.
-_BATCH_SIZE = 64
 
 
 def export(
@@ -132,7 +130,7 @@ def check_same(
     if not len(texts):
         return
     if isinstance(searcher, Parser):
-        ours = parse_in_batches(texts, _BATCH_SIZE, searcher.parse_batch)
+        ours = parse_in_batches(texts, BATCH_SIZE, searcher.parse_batch)
         theirs = parse(saved_model, texts)
     else:
         ours = searcher.translate(texts)
@@ -180,7 +178,7 @@ def next_version(export_dir: str | os.PathLike) -> int:
 
 
 def translate(
-    saved_model: str | os.PathLike, texts: Sequence[str], batch_size: int = _BATCH_SIZE
+    saved_model: str | os.PathLike, texts: Sequence[str], batch_size: int = 64
 ) -> list[Translation]:
     """Translate texts with an exported model, in batches of about equal length.
 
@@ -224,7 +222,7 @@ def load(
 def parse(
     saved_model: str | os.PathLike,
     sentences: Sequence[str],
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
 ) -> list[ParseText]:
     """Parse sentences with an exported parser, in batches of about equal length.
 

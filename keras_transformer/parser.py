@@ -29,6 +29,10 @@ from keras_transformer.parsing.constraint import (
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.text_search import TextSearch, in_batches
 
+# Sentences parsed at once, unless asked otherwise. With beam 21 and room for the input
+# + 300 symbols, each takes the memory of some 20 translations.
+BATCH_SIZE = 16
+
 # §6.3: beam 21, alpha 0.3, at most input + 300.
 PAPER_DECODING = DecodingConfig(
     beam_size=21, length_penalty_alpha=0.3, extra_decode_length=300
@@ -114,7 +118,9 @@ class Parser(TextSearch):
             return self.parse([sentence])[0].tree
         return [parse.tree for parse in self.parse(sentence)]
 
-    def parse(self, sentences: Sequence[str], batch_size: int = 64) -> list[Parse]:
+    def parse(
+        self, sentences: Sequence[str], batch_size: int = BATCH_SIZE
+    ) -> list[Parse]:
         """Parse sentences, sorted by length into batches, and return them in order.
 
         Args:
