@@ -32,6 +32,12 @@ _BEAM_SIZE = flags.DEFINE_integer(
 _LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
     "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
 )
+_MAX_INPUT_LENGTH = flags.DEFINE_integer(
+    "max_input_length",
+    None,
+    "Tokens of a source, its end counted, above which it is cut: bounds the time and "
+    "memory of an answer; default: the model's.",
+)
 _NBEST = flags.DEFINE_integer(
     "nbest", None, "Hypotheses of the signature nbest; default: the beam size."
 )
@@ -77,6 +83,7 @@ def main() -> dict:
         precision=_PRECISION.value,
         beam_size=_BEAM_SIZE.value,
         length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+        max_input_length=_MAX_INPUT_LENGTH.value,
     )
     description = describe(place, translator, checkpoint.step)
     version = exported.export(
