@@ -13,13 +13,13 @@ from keras_transformer.translator import Translator
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
 
 
-def make_translator(seed=3, **options):
+def make_translator(seed=3, precision="float32", **options):
     """Return a translator of 2 layers whose sources have at most 23 tokens."""
     tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
     )
-    model = choosing_model(config, seed)
+    model = choosing_model(config, seed, precision)
     return Translator(
         model, tokenizer, extra_decode_length=5, max_input_length=23, **options
     )
@@ -49,9 +49,9 @@ def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), **options):
     return Parser(model, tokenizer, vocabulary, **(settings | options))
 
 
-def choosing_model(config, seed):
+def choosing_model(config, seed, precision="float32"):
     """Return a model with weights large enough to choose by."""
-    model = Transformer(config)
+    model = Transformer(config, dtype=precision)
     # Keras's own seed would drop the resources of the tokenizers of other tests.
     draw = np.random.default_rng(seed)
     model.set_weights(

@@ -1,5 +1,6 @@
 """The signatures of an export: shapes, meaning, rows that know nothing of others."""
 
+import collections
 import json
 
 import numpy as np
@@ -206,6 +207,26 @@ def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
     with pytest.raises(ValueError, match="Did you mean 'align'"):
         exported.export(module.translator, tmp_path, signatures=["aling"])
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path):
+    translator = make_translator(precision="bfloat16")
+    version = exported.export(
+        translator,
+        tmp_path,
+        signatures=["serving_default"],
+        check_texts=["A dog runs!", "one two"],
+    )
+    stored = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+    shapes = stored.get_variable_to_shape_map()
+    sizes = collections.Counter()
+    for name, dtype in stored.get_variable_to_dtype_map().items():
+        sizes[dtype] += int(np.prod(shapes[name]))
+    assert sizes[tf.bfloat16] == translator.model.count_params()
+    assert sizes[tf.float32] == 0
+    ours = translator.translate(["zwei eins", "Ein Hund"])
+    theirs = exported.translate(version, ["zwei eins", "Ein Hund"])
+    assert [own.text for own in ours] == [other.text for other in theirs]
 
 
 def test_trial_texts_are_odd_ones_and_words_of_the_model(module):

@@ -1,0 +1,93 @@
+"""Which devices and which of several processes: what can be said without them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+import yaml
+
+from keras_transformer.training import strategies, workers
+from keras_transformer.training.stops import Stop
+from keras_transformer.training.strategies import Process
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "evaluator": ["d:1"]}
+
+
+class Strategy:
+    """Stands for a strategy over four replicas."""
+
+    num_replicas_in_sync = 4
+
+
+@pytest.mark.parametrize("given", ["", "{", "[]", '{"task": {}}', '{"cluster": {}}'])
+def test_workers_need_to_be_told_of_each_other(monkeypatch, given):
+    monkeypatch.setenv("TF_CONFIG", given)
+    with pytest.raises(
+        ValueError, match="needs the environment variable TF_CONFIG"
+    ) as e:
+        strategies.make_strategy("multi_worker")
+    assert f"Received: TF_CONFIG={given!r}" in str(e.value)
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": CLUSTER}))
+    strategies.check_cluster()
+
+
+def test_the_chief_comes_first_and_an_evaluator_does_not_train():
+    tasks = strategies._cluster_tasks(json.dumps({"cluster": CLUSTER}))
+    assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
+
+
+def test_each_process_has_the_replicas_that_are_its_own():
+    assert Process(Strategy()).shares == {}
+    first, second = (Process(Strategy(), number, 2) for number in range(2))
+    assert (first.is_chief, second.is_chief) == (True, False)
+    assert first.shares == {"replicas": range(0, 2), "num_replicas": 4}
+    assert second.shares == {"replicas": range(2, 4), "num_replicas": 4}
+
+
+def test_one_process_agrees_with_itself():
+    process, stop = Process(tf.distribute.get_strategy()), Stop()
+    assert process.from_chief(0.5) == process.sum_over_processes(0.5) == 0.5
+    assert not workers.is_asked(process, stop)
+    stop.number = 15
+    assert workers.is_asked(process, stop)
+    dataset = object()
+    assert process.distribute(lambda: dataset) is dataset
+
+
+def test_a_lost_worker_is_said_in_plain_words(tmp_path):
+    from keras_transformer.model_dir import ModelDir
+
+    lost = tf.errors.UnavailableError(None, None, "Connection reset\nby peer")
+    second = workers.watching(ModelDir(tmp_path), Process(Strategy(), 1, 2))
+    with pytest.raises(workers.LostWorkerError) as caught, second:
+        raise lost
+    assert str(caught.value) == (
+        "Worker 1 of 2 ends: another has ended or cannot be reached (Connection "
+        "reset). Start all workers again: training goes on from the beginning, with as "
+        "many workers as there are then."
+    )
+    alone = workers.watching(ModelDir(tmp_path), Process(Strategy()))
+    with pytest.raises(tf.errors.UnavailableError), alone:
+        raise lost
+
+
+def test_the_manifest_of_a_cluster_trains_with_our_flags(repository):
+
+    help_text = subprocess.run(
+        [sys.executable, repository / "bin" / "train.py", "--help"],
+        capture_output=True,
+        text=True,
+    ).stdout
+    path = repository / "docs" / "kubernetes" / "tfjob.yaml"
+    job = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert job["kind"] == "TFJob"
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["name"] == "tensorflow"
+    program, *options = container["command"]
+    assert program == "kt-train"
+    names = {option.removeprefix("--").split("=")[0] for option in options}
+    assert all(f"--{name}:" in help_text for name in names)
+    assert {"distribution", "model_dir"} <= names
