@@ -28,7 +28,7 @@ _DATA_DIR = flags.DEFINE_string(
 )
 _KILLS = flags.DEFINE_integer("kills", 30, "Runs that are killed.", lower_bound=1)
 _NUM_REPLICAS = flags.DEFINE_integer("num_replicas", 1, "Of each run.", lower_bound=1)
-_TRAIN_STEPS = flags.DEFINE_integer("train_steps", 12, "Of each run.", lower_bound=2)
+_TRAIN_STEPS = flags.DEFINE_integer("train_steps", 60, "Of each run.", lower_bound=2)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the moments.")
 
 

@@ -82,7 +82,7 @@ def training_command(
         *("--tokens_per_batch=150", "--max_length=40", "--warmup_steps=5"),
         *("--bleu_sentences=0", "--log_every_steps=1", "--nopreflight"),
         *("--checkpoint_every_steps=1", "--keep_checkpoints=3"),
-        *("--evaluate_every_steps=4", *options),
+        *("--evaluate_every_steps=20", *options),
     ]
 
 
