@@ -3,7 +3,7 @@
 #   make quickstart   the whole path on the built-in corpus: prepare, train, average,
 #                     evaluate, export, and translate with the export alone
 #   make multi30k     the same on Multi30k, one to two hours: make multi30k TEXT=FOLDER
-#   make test         what continuous integration runs, after `make lint`
+#   make test         what continuous integration runs, with `make lint testlong`
 
 # A Python 3.11 that can make virtual environments.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -26,7 +26,7 @@ TEXT ?= ../shared/data/multi30k
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart multi30k test lint format clean
+.PHONY: help install quickstart multi30k test testlong lint format clean
 
 help:
 	@sed -n "s/^\([a-z0-9]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
@@ -75,8 +75,11 @@ multi30k: $(VENV)/.installed ## train and evaluate the tiny preset on TEXT; run 
 	$(BIN)/python export/export_saved_model.py --model_dir=$(MULTI30K)/model \
 	    --export_dir=$(MULTI30K)/export
 
-test: install ## run the tests
-	$(BIN)/python -m pytest --numprocesses=$(TEST_JOBS) --dist=loadfile
+test: install ## run the tests, but for those of minutes
+	$(BIN)/python -m pytest -m "not long" --numprocesses=$(TEST_JOBS) --dist=loadfile
+
+testlong: install ## run the tests of minutes: several workers, each a process
+	$(BIN)/python -m pytest -m long
 
 lint: install ## check style and form, change nothing
 	$(BIN)/ruff check .

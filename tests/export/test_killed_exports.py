@@ -8,7 +8,7 @@ from benchmarks import kills
 from keras_transformer import exported
 from tests.small_models import LINES, make_translator
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 EXPORT = """
 import sys

@@ -7,7 +7,7 @@ import pytest
 
 from tests.small_models import make_translator
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 # The command itself does not load the operators of the vocabulary.
 COMMAND = (

@@ -22,6 +22,9 @@ WORKERS = [
 ]
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def saved_model(tmp_path_factory):
     """An export with one signature, which loads faster than one with all."""

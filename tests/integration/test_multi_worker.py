@@ -13,7 +13,7 @@ import pytest
 from keras_transformer.model_dir import ModelDir
 from tests.small_corpus import write_corpus
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

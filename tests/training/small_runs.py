@@ -32,6 +32,7 @@ def train(corpus, folder, config=None, lines=None, **options):
         "checkpoint_every_steps": 3,
         "evaluate_every_steps": 3,
         "bleu_sentences": 0,
+        "has_preflight": False,
         "log_every_steps": 2,
     }
     return training_run.train(
