@@ -1,0 +1,49 @@
+"""Following the checkpoints of a run that goes on meanwhile."""
+
+import types
+
+import pytest
+
+from keras_transformer import following
+from keras_transformer.training.checkpoints import Checkpoint
+
+
+class Run:
+    """Stands for a model_dir of 9 steps whose newest checkpoint changes as one waits.
+
+    Args:
+        steps: The newest after each wait; 0: there is none.
+    """
+
+    path = "runs/x"
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+
+    def sleep(self, seconds):
+        if len(self.steps) > 1:
+            self.steps.pop(0)
+
+    def checkpoints(self):
+        step = self.steps[0]
+        newest = Checkpoint(f"step-{step}", step) if step else None
+        return types.SimpleNamespace(latest=lambda: newest)
+
+    def read_config(self):
+        return types.SimpleNamespace(training=types.SimpleNamespace(train_steps=9))
+
+
+def test_each_newest_checkpoint_is_seen_once_until_the_last_step():
+    run = Run(0, 2, 2, 3, 7, 9, 9)
+    seen = [found.step for found in following.new_checkpoints(run, sleep=run.sleep)]
+    assert seen == [2, 3, 7, 9]
+
+
+def test_waiting_ends_when_nothing_comes():
+    run = Run(2)
+    checkpoints = following.new_checkpoints(
+        run, poll_seconds=30, idle_minutes=2, sleep=run.sleep
+    )
+    assert next(checkpoints).step == 2
+    with pytest.raises(TimeoutError, match="No checkpoint after step 2 came to runs/x"):
+        next(checkpoints)
