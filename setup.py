@@ -61,6 +61,7 @@ PROGRAMS = {
     "kt-average-checkpoints": "bin.average_checkpoints",
     "kt-evaluate": "bin.evaluate",
     "kt-translate": "bin.translate",
+    "kt-parse": "bin.parse",
     "kt-training-cost": "bin.training_cost",
     "kt-reproduce": "bin.reproduce",
     "kt-visualize-attention": "bin.visualize_attention",

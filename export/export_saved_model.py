@@ -5,7 +5,8 @@
 writes exports/base/1 (the next free number), which TF Serving serves as it is: the
 tokenizer and the beam search are inside. Search settings are fixed here. Before it gets
 its number, the export must translate some texts as the model does. It takes about a
-minute, less with fewer --signatures.
+minute, less with fewer --signatures. A parser is exported so too, with one signature,
+parse.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ _WARMUP = flags.DEFINE_bool(
 _CHECK_INPUT = flags.DEFINE_string(
     "check_input",
     None,
-    "Text file that export and model must translate alike; default: made up texts.",
+    "Text file that export and model must translate, or parse, alike; default: made up "
+    "texts.",
 )
 _CHECK_LINES = flags.DEFINE_integer(
     "check_lines", 16, "Lines of it that are tried; 0: none.", lower_bound=0
@@ -77,22 +79,26 @@ def main() -> dict:
     from keras_transformer.model_dir import ModelDir
 
     place = ModelDir(MODEL_DIR.value)
+    is_parser = place.read_config().task == "parsing"
+    if is_parser:
+        check_flags_of_parser()
     checkpoint = place.choose(CHECKPOINT.value)
-    translator = place.load_translator(
+    load = place.load_parser if is_parser else place.load_translator
+    searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
         beam_size=_BEAM_SIZE.value,
         length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
         max_input_length=_MAX_INPUT_LENGTH.value,
     )
-    description = describe(place, translator, checkpoint.step)
+    description = describe(place, searcher, checkpoint.step)
     version = exported.export(
-        translator,
+        searcher,
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
         description=description,
-        check_texts=texts_to_check(translator),
+        check_texts=texts_to_check(searcher),
         has_warmup=wants_warmup(),
     )
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
@@ -101,6 +107,16 @@ def main() -> dict:
         f"{description['weights_bytes'] / 1e6:,.1f} MB of weights once loaded"
     )
     return {"saved_model": str(version), "bytes": size, **description}
+
+
+def check_flags_of_parser() -> None:
+    """Raise if a flag is given that says nothing of a parser."""
+    for flag in (_NBEST, _SIGNATURES):
+        if flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} is for translation models; {MODEL_DIR.value} is a "
+                "parser, whose export has the one signature parse."
+            )
 
 
 def wants_warmup() -> bool:
@@ -117,8 +133,8 @@ def wants_warmup() -> bool:
     return can if _WARMUP.value is None else _WARMUP.value
 
 
-def texts_to_check(translator) -> list[str]:
-    """Return the texts that export and model must translate alike."""
+def texts_to_check(searcher) -> list[str]:
+    """Return the texts that export and model must answer alike."""
     from keras_transformer import exported, text_files
 
     if _CHECK_INPUT.value is not None and "serving_default" not in (
@@ -128,29 +144,32 @@ def texts_to_check(translator) -> list[str]:
             "--check_input needs serving_default among --signatures: it translates."
         )
     if _CHECK_INPUT.value is None:
-        return exported.trial_texts(translator, _CHECK_LINES.value)
+        return exported.trial_texts(searcher, _CHECK_LINES.value)
     return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]
 
 
-def describe(place, translator, step: int) -> dict:
+def describe(place, searcher, step: int) -> dict:
     """Return what the export says of itself."""
     import keras_transformer
 
     config = place.read_config()
+    is_parser = config.task == "parsing"
     return {
         "keras_transformer": keras_transformer.__version__,
+        "task": config.task,
         "preset": config.preset,
         "source_language": config.source_language,
         "target_language": config.target_language,
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,
-        "num_parameters": translator.model.count_params(),
+        "num_parameters": searcher.model.count_params(),
         "weights_bytes": sum(
             weight.value.dtype.size * weight.value.shape.num_elements()
-            for weight in translator.model.weights
+            for weight in searcher.model.weights
         ),
-        "decoding": dataclasses.asdict(translator.decoding),
+        "decoding": dataclasses.asdict(searcher.decoding),
+        **({"labels": list(searcher.vocabulary.labels)} if is_parser else {}),
     }
 
 

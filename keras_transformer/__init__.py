@@ -33,6 +33,7 @@ _MODULES = (
     "evaluation",
     "layers",
     "model_dir",
+    "parsing",
     "presets",
     "tokenization",
     "training",

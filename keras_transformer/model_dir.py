@@ -19,6 +19,7 @@ from keras_transformer.config import (
     from_dict,
 )
 from keras_transformer.model import Transformer
+from keras_transformer.parser import Parser
 from keras_transformer.parsing import symbols
 from keras_transformer.training.checkpoints import (
     Checkpoint,
@@ -31,6 +32,12 @@ FORMAT_VERSION = 1
 
 # The folders that may hold the weights to use, the better ones first.
 CHOICES = ("averaged", "best", "latest")
+
+# What a model of each task is called, and the program that uses it.
+_TASKS = {
+    "translation": ("a translation model", "bin/translate.py"),
+    "parsing": ("a parser", "bin/parse.py"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +201,50 @@ class ModelDir:
             precision: As of `load_model`.
             num_best: Hypotheses to return for each source.
             **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+
+        Raises:
+            ValueError: If the model parses.
         """
-        config = self.read_config()
-        given = {name: value for name, value in decoding.items() if value is not None}
-        model = self.load_model(checkpoint, precision)
         return Translator(
-            model, self.load_tokenizer(), config.decoding, num_best=num_best, **given
+            *self._searching("translation", checkpoint, precision, decoding),
+            num_best=num_best,
         )
+
+    def load_parser(
+        self,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        constrained: bool = True,
+        **decoding: Any,
+    ) -> Parser:
+        """Load model, tokenizer and labels, ready to parse.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: As of `load_model`.
+            constrained: Whether the search is among trees alone, as of `Parser`.
+            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+
+        Raises:
+            ValueError: If the model translates.
+        """
+        model, tokenizer, settings = self._searching(
+            "parsing", checkpoint, precision, decoding
+        )
+        return Parser(
+            model, tokenizer, self.load_labels(), settings, constrained=constrained
+        )
+
+    def _searching(self, task, checkpoint, precision, decoding):
+        """Return model, tokenizer and search settings of a model of this task."""
+        config = self.read_config()
+        if config.task != task:
+            kind, program = _TASKS[config.task]
+            raise ValueError(f"{self.path} is {kind}: use {program}.")
+        given = {name: value for name, value in decoding.items() if value is not None}
+        settings = dataclasses.replace(config.decoding, **given)
+        model = self.load_model(checkpoint, precision)
+        return model, self.load_tokenizer(), settings
 
     def save_model(self, model: Transformer) -> None:
         """Write `model.keras`, for `keras.saving.load_model`."""

@@ -166,9 +166,7 @@ class Parser(TextSearch):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def _answers(self, text):
         words = tree_text.split_words(text)
-        escaped = tree_text.escape_words(words)
-        sentence = tf.strings.reduce_join(escaped, axis=1, separator=" ")
-        tokens, truncated = self.source_tokens(sentence)
+        tokens, truncated = self._read(words)
         num_words = self.words_to_cover(words)
         result = self.search(tokens, num_words)
         symbols = result.tokens[:, 0]
@@ -188,6 +186,18 @@ class Parser(TextSearch):
             "truncated": truncated,
             "valid": is_valid,
         }
+
+    def too_long(self, sentences: Sequence[str]) -> list[bool]:
+        """Say of which sentences the model would read but a part."""
+        words = tree_text.split_words(tf.constant(sentences, tf.string))
+        return self._read(words)[1].numpy().tolist()
+
+    def _read(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return `source_tokens` of sentences that are words already."""
+        escaped = tree_text.escape_words(words)
+        return self.source_tokens(
+            tf.strings.reduce_join(escaped, axis=1, separator=" ")
+        )
 
     def words_to_cover(self, words: tf.RaggedTensor) -> tf.Tensor:
         """Count the words that the search covers, int32 `[batch]`.

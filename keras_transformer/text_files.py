@@ -20,6 +20,18 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
         FileNotFoundError: If there is no such file.
         ValueError: If a line is no UTF-8; the message names file and line.
     """
+    name, lines = read_raw_lines(path)
+    return [
+        decode_line(line, name, number) for number, line in enumerate(lines, start=1)
+    ]
+
+
+def read_raw_lines(path: str | os.PathLike | None) -> tuple[str, list[bytes]]:
+    """Read the lines of a text file as they are; return its name for messages too.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+    """
     name = "standard input" if path is None else str(path)
     if path is None:
         content = sys.stdin.buffer.read()
@@ -32,9 +44,7 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
     lines = content.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    return [
-        decode_line(line, name, number) for number, line in enumerate(lines, start=1)
-    ]
+    return name, lines
 
 
 def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:

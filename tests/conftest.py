@@ -1,13 +1,23 @@
 """What every test may use."""
 
+import dataclasses
+import importlib.util
 import os
 import pathlib
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import keras_transformer
+
+# Here, so that the flags they define outlive a program that imports them.
+from keras_transformer import device_flags, programs  # noqa: F401
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
 tf.config.set_logical_device_configuration(
@@ -76,3 +86,92 @@ def small_parser_export(tmp_path_factory) -> pathlib.Path:
         check_texts=exported.trial_texts(parser, 7),
         has_warmup=True,
     )
+
+
+@pytest.fixture(scope="session")
+def program_of(repository):
+    """Return what runs a program's `main`, in this process, with flags as arguments."""
+
+    def load(path):
+        spec = importlib.util.spec_from_file_location("program", repository / path)
+        program = importlib.util.module_from_spec(spec)
+
+        def run(**given):
+            arguments = [f"--{name}={value}" for name, value in given.items()]
+            try:
+                with flagsaver.flagsaver():
+                    for name in flags.FLAGS:  # another program's may have this name
+                        flags.FLAGS[name].allow_override = True
+                    spec.loader.exec_module(program)
+                    flags.FLAGS([path, *arguments])
+                    return program.main()
+            finally:
+                # Its flags are gone, and bin/train.py has others of these names.
+                if sys.modules.pop("keras_transformer.model_flags", None):
+                    del keras_transformer.model_flags
+
+        return run
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def parser_corpus(tmp_path_factory) -> str:
+    """Trees of three labels, prepared."""
+    from tests import small_treebank
+
+    return small_treebank.write_corpus(tmp_path_factory.mktemp("treebank"))
+
+
+@pytest.fixture(scope="session")
+def parser_dir(program_of, parser_corpus, tmp_path_factory) -> pathlib.Path:
+    """A parser after two steps: it knows nothing, and reads 59 subwords."""
+    folder = tmp_path_factory.mktemp("parser") / "model"
+    program_of("bin/train.py")(
+        preset="parsing_tiny",
+        data_dir=parser_corpus,
+        model_dir=folder,
+        num_layers=1,
+        d_model=6,
+        d_ff=7,
+        num_heads=2,
+        tokens_per_batch=300,
+        max_length=60,
+        train_steps=2,
+        extra_decode_length=23,
+        max_input_length=60,
+        precision="float32",
+        distribution="one_device",
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def translator_dir(parser_dir, tmp_path_factory) -> pathlib.Path:
+    """The folder of a translation model; it has no weights."""
+    from keras_transformer.model_dir import ModelDir
+
+    place = ModelDir(tmp_path_factory.mktemp("translator"))
+    config = ModelDir(parser_dir).read_config()
+    place.write_config(dataclasses.replace(config, task="translation"))
+    return place.path
+
+
+@pytest.fixture(scope="session")
+def parser_export_summary(program_of, parser_dir, tmp_path_factory):
+    """What exporting a parser leaves: the folder of versions, and the summary."""
+    folder = tmp_path_factory.mktemp("exports")
+    export = program_of("export/export_saved_model.py")
+    return folder, export(
+        model_dir=parser_dir,
+        export_dir=folder,
+        beam_size=3,
+        warmup=False,
+        check_lines=7,
+    )
+
+
+@pytest.fixture(scope="session")
+def parser_export(parser_export_summary) -> pathlib.Path:
+    """A parser, exported with beam 3."""
+    return parser_export_summary[0] / "1"

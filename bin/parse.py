@@ -1,0 +1,128 @@
+"""Parse sentences, one a line, into trees with a trained or an exported parser, §6.3.
+
+    echo "The fox didn't sleep." | python bin/parse.py --model_dir=runs/parser
+
+    python bin/parse.py --saved_model=exports/parser/1 --tokenized < words.txt > trees
+
+Line n of the output is the tree of line n, in the Penn Treebank's brackets. The input
+is English as people write it, or, with --tokenized, words and punctuation that stand
+apart. --draw=text gives pictures for a terminal, each followed by an empty line.
+--draw=svg gives one SVG document of all trees (on standard output, or
+--output=FILE.svg), or, with another --output, a folder with "n.svg" for line n.
+
+A line that is no UTF-8, has no words or more than the model reads ends the program
+with one line that names it; with --skip_bad it is left out, with an empty line in the
+output, and counted. A smaller --beam_size than the paper's 21 is faster.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import model_flags, programs
+from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+
+_SAVED_MODEL = flags.DEFINE_string(
+    "saved_model",
+    None,
+    "An exported parser, EXPORT_DIR/VERSION, instead of a model_dir.",
+)
+_INPUT = flags.DEFINE_string(
+    "input", None, "Text file, one sentence a line; .gz too; default: standard input."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
+_BEAM_SIZE = flags.DEFINE_integer(
+    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
+)
+_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
+    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", None, "Sentences parsed at once; default: 16.", lower_bound=1
+)
+_TOKENIZED = flags.DEFINE_bool(
+    "tokenized", False, "Words and punctuation are separated by spaces already."
+)
+_DRAW = flags.DEFINE_enum(
+    "draw", "none", ["none", "text", "svg"], "Pictures instead of brackets."
+)
+_SKIP_BAD = flags.DEFINE_bool(
+    "skip_bad", False, "Leave out and count bad lines instead of stopping."
+)
+_UNCONSTRAINED = flags.DEFINE_bool(
+    "unconstrained",
+    False,
+    "For comparison: search among all outputs, and repair those that are no trees.",
+)
+flags.adopt_module_key_flags(model_flags)
+
+
+def main() -> dict:
+    """Parse and return the JSON summary."""
+    check_flags()
+    from keras_transformer import parse_run
+
+    sentences = parse_run.read_sentences(
+        _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
+    )
+    if _SAVED_MODEL.value is None:
+        parser = load_parser()
+        parse_run.leave_out_too_long(sentences, parser)
+        parse = parse_run.with_parser(parser, _BATCH_SIZE.value)
+    else:
+        parse = parse_run.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
+    parses = parse_run.parse_sentences(sentences, parse)
+    parse_run.write_parses(_OUTPUT.value, parses, _DRAW.value)
+    for problem in sentences.problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    if sentences.problems:
+        print(
+            f"left out {len(sentences.problems)} of {len(parses)} lines.",
+            file=sys.stderr,
+        )
+    return {
+        "lines": len(parses),
+        "skipped": len(sentences.problems),
+        "invalid": sum(not parse.valid for parse in parses if parse is not None),
+    }
+
+
+def check_flags() -> None:
+    """Raise unless the flags name one model and what can be asked of it."""
+    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    if _SAVED_MODEL.value is None:
+        return
+    for flag in (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, CHECKPOINT, _UNCONSTRAINED):
+        if flag.value not in (None, False):
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
+
+
+def load_parser():
+    """Load the model that the flags name."""
+    from keras_transformer.model_dir import ModelDir
+
+    return ModelDir(MODEL_DIR.value).load_parser(
+        CHECKPOINT.value,
+        constrained=not _UNCONSTRAINED.value,
+        beam_size=_BEAM_SIZE.value,
+        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+    )
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()
