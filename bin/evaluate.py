@@ -1,4 +1,5 @@
-"""Score translations: sacreBLEU with its signature, BLEU as in the paper, chrF.
+"""Score translations (sacreBLEU with its signature, BLEU as in the paper, chrF), or
+parses (EVALB's bracket scores).
 
     python bin/evaluate.py --model_dir=runs/base --data_dir=data/wmt14_ende --split=test
 
@@ -7,8 +8,10 @@ translates a split of a prepared corpus by beam search and scores it; --source a
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
 
-scores what any system wrote. 3,000 sentences are scored in 5 seconds; translating them
-takes a base model minutes on a CPU and seconds on a GPU.
+scores what any system wrote. With a parser's --model_dir, or with --task=parsing and
+files of one tree a line, brackets are scored by the rules of COLLINS.prm, or by those
+of --evalb_parameters, and printed in EVALB's layout. 3,000 sentences are scored in 5
+seconds; translating them takes a base model minutes on a CPU and seconds on a GPU.
 """
 
 from __future__ import annotations
@@ -29,9 +32,13 @@ from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Which part of it.")
 _SOURCE = flags.DEFINE_string("source", None, "Text to translate, one sentence a line.")
-_REFERENCE = flags.DEFINE_string("reference", None, "Its translations, line by line.")
+_REFERENCE = flags.DEFINE_string(
+    "reference", None, "Its translations, or gold trees, line by line."
+)
 _HYPOTHESIS = flags.DEFINE_string(
-    "hypothesis", None, "Translations of another system, to be scored with no model."
+    "hypothesis",
+    None,
+    "Translations, or trees, of another system, to be scored with no model.",
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
@@ -45,20 +52,81 @@ _LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
     "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
 )
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 64, "Sentences translated at once.", lower_bound=1
+    "batch_size",
+    None,
+    "Sentences translated, or parsed, at once; default: 64, or 16.",
+    lower_bound=1,
 )
 _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
     "bootstrap_samples", 1000, "Draws for the 95 % interval; 0: none.", lower_bound=0
 )
 _REPORT = flags.DEFINE_string("report", None, "JSON file to write.")
-_OUTPUT = flags.DEFINE_string("output", None, "Text file for the translations.")
-_TASK = flags.DEFINE_enum("task", "translation", ["translation"], "What was learned.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Text file for the translations, or the trees."
+)
+_TASK = flags.DEFINE_enum(
+    "task",
+    None,
+    ["translation", "parsing"],
+    "What was learned; default: what the model learned, or translation.",
+)
+_EVALB_PARAMETERS = flags.DEFINE_string(
+    "evalb_parameters", None, "A .prm file of EVALB; default: COLLINS.prm's rules."
+)
+_EVALB_TABLE = flags.DEFINE_string(
+    "evalb_table", None, "Text file for EVALB's table, with a line a sentence."
+)
+_UNCONSTRAINED = flags.DEFINE_bool(
+    "unconstrained",
+    False,
+    "Also score the model searching among all outputs, with those that are no trees "
+    "repaired.",
+)
+# What says nothing of the other task.
+_FLAGS_OF = {
+    "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES),
+    "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
+}
 flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Score and return the JSON summary."""
     check_flags()
+    task = choose_task()
+    check_flags_of_task(task)
+    return score_parses() if task == "parsing" else score_translations()
+
+
+def choose_task() -> str:
+    """Return the task that was asked for, or else the model's.
+
+    Raises:
+        ValueError: If the model learned another than was asked for.
+    """
+    if not MODEL_DIR.value or _HYPOTHESIS.value:
+        return _TASK.value or "translation"
+    from keras_transformer.model_dir import ModelDir
+
+    task = ModelDir(MODEL_DIR.value).read_config().task
+    if _TASK.value not in (None, task):
+        raise ValueError(
+            f"--task={_TASK.value}, but {MODEL_DIR.value} learned {task}. Drop --task, "
+            "or choose another --model_dir."
+        )
+    return task
+
+
+def check_flags_of_task(task: str) -> None:
+    """Raise if a flag is given that is for another task."""
+    for other, holders in _FLAGS_OF.items():
+        for flag in holders if other != task else ():
+            if flags.FLAGS[flag.name].present:
+                raise ValueError(f"--{flag.name} is for --task={other}, not {task}.")
+
+
+def score_translations() -> dict:
+    """Translate where there is a model; score and report."""
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
@@ -72,12 +140,62 @@ def main() -> dict:
             sources,
             references,
             checkpoint=CHECKPOINT.value,
-            batch_size=_BATCH_SIZE.value,
+            batch_size=_BATCH_SIZE.value or 64,
             beam_size=_BEAM_SIZE.value,
             length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
         )
         hypotheses, language, perplexity = result
     return report(hypotheses, references, language, perplexity)
+
+
+def score_parses() -> dict:
+    """Parse where there is a model; score and report."""
+    from keras_transformer import parsing_evaluation as evaluation
+    from keras_transformer.parsing import evalb, write_trees
+
+    if _UNCONSTRAINED.value and _HYPOTHESIS.value:
+        raise ValueError("--unconstrained and --hypothesis exclude each other.")
+    parameters = evaluation.parameters_of(_EVALB_PARAMETERS.value)
+    summary = {}
+    if _HYPOTHESIS.value:
+        gold, test = evaluation.read_pairs(_HYPOTHESIS.value, _REFERENCE.value)
+        scores = evaluation.score(gold, test, parameters)
+    else:
+        gold = evaluation.read_gold(_DATA_DIR.value, _SPLIT.value)
+        answers = parse_gold(gold, constrained=True)
+        test = answers.trees
+        scores = evaluation.score_answers(gold, answers, parameters)
+        summary["truncated"] = answers.num_truncated
+    if _UNCONSTRAINED.value:
+        others = parse_gold(gold, constrained=False)
+        other_scores = evaluation.score_answers(gold, others, parameters)
+        summary["unconstrained"] = {
+            "repaired": others.num_repaired,
+            **other_scores.evalb.summary.to_dict(),
+        }
+    print(evaluation.format_report(scores))
+    if _EVALB_TABLE.value:
+        table = evalb.format_scores(scores.evalb)
+        text_files.write_lines(_EVALB_TABLE.value, table.splitlines())
+    if _OUTPUT.value:
+        write_trees(_OUTPUT.value, test)
+    summary = {**scores.to_dict(), **summary}
+    write_report(summary)
+    return summary
+
+
+def parse_gold(gold, constrained: bool):
+    """Return what the model makes of the sentences of gold trees."""
+    from keras_transformer import parsing_evaluation
+    from keras_transformer.model_dir import ModelDir
+
+    parser = ModelDir(MODEL_DIR.value).load_parser(
+        CHECKPOINT.value,
+        constrained=constrained,
+        beam_size=_BEAM_SIZE.value,
+        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+    )
+    return parsing_evaluation.parse_words(parser, gold, _BATCH_SIZE.value)
 
 
 def check_flags() -> None:
@@ -129,7 +247,7 @@ def read_pairs() -> tuple[list[str], list[str]]:
 
 def report(hypotheses, references, language, perplexity) -> dict:
     """Score, print, write what was asked for, and return the JSON summary."""
-    from keras_transformer import evaluation, files
+    from keras_transformer import evaluation
 
     scores = evaluation.score_translations(
         hypotheses,
@@ -141,10 +259,17 @@ def report(hypotheses, references, language, perplexity) -> dict:
     print(evaluation.format_scores(scores))
     if _OUTPUT.value:
         text_files.write_lines(_OUTPUT.value, hypotheses)
-    if _REPORT.value:
-        text = json.dumps(scores.to_dict(), indent=2, ensure_ascii=False)
-        files.atomic_write(_REPORT.value, text + "\n")
+    write_report(scores.to_dict())
     return scores.to_dict()
+
+
+def write_report(summary: dict) -> None:
+    """Write the JSON file that was asked for."""
+    from keras_transformer import files
+
+    if _REPORT.value:
+        text = json.dumps(summary, indent=2, ensure_ascii=False)
+        files.atomic_write(_REPORT.value, text + "\n")
 
 
 def run() -> None:

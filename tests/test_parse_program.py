@@ -32,6 +32,7 @@ def words_of(line):
     return " ".join(trees.from_string(line).words)
 
 
+@pytest.mark.slow
 def test_raw_text_becomes_trees_over_the_treebanks_words(
     run, text, parser_dir, tmp_path
 ):

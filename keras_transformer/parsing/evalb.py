@@ -295,8 +295,17 @@ def format_scores(scores: EvalbScores) -> str:
             *map(_format_sentence, scores.sentences),
             _TABLE_RULE,
             _format_totals(scores, summary),
+            format_summaries(scores),
+        ]
+    )
+
+
+def format_summaries(scores: EvalbScores) -> str:
+    """Return the summaries as EVALB prints them below the table of sentences."""
+    return "".join(
+        [
             "=== Summary ===\n\n-- All --\n",
-            _format_summary(summary),
+            _format_summary(scores.summary),
             f"\n-- len<={scores.cutoff_length} --\n",
             _format_summary(scores.cutoff_summary),
         ]
