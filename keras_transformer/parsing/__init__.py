@@ -1,5 +1,6 @@
 """Constituency parsing (§6.3): trees, their linear form and EVALB's scores."""
 
+from keras_transformer.parsing.drawing import draw_svg, draw_text
 from keras_transformer.parsing.linearisation import (
     delinearise,
     linearise,
@@ -14,6 +15,8 @@ __all__ = [
     "Tree",
     "clean",
     "delinearise",
+    "draw_svg",
+    "draw_text",
     "linearise",
     "read_trees",
     "repair",
