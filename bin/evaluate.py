@@ -20,6 +20,7 @@ import dataclasses
 import json
 import pathlib
 import sys
+from collections.abc import Callable
 
 from absl import flags
 
@@ -82,6 +83,18 @@ _UNCONSTRAINED = flags.DEFINE_bool(
     "Also score the model searching among all outputs, with those that are no trees "
     "repaired.",
 )
+_FOLLOW = flags.DEFINE_bool(
+    "follow",
+    False,
+    "Score each new checkpoint while the run goes on, until its last step; --report "
+    "gets a line of JSON for each.",
+)
+_IDLE_MINUTES = flags.DEFINE_float(
+    "idle_minutes",
+    None,
+    "With --follow: minutes to wait for the next checkpoint; default: for ever.",
+    lower_bound=0.0,
+)
 # What says nothing of the other task.
 _FLAGS_OF = {
     "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES),
@@ -95,7 +108,40 @@ def main() -> dict:
     check_flags()
     task = choose_task()
     check_flags_of_task(task)
-    return score_parses() if task == "parsing" else score_translations()
+    score = score_parses if task == "parsing" else score_translations
+    return follow(score) if _FOLLOW.value else score()
+
+
+def follow(score: Callable[[], dict]) -> dict:
+    """Score each new checkpoint of a run; return the scores of the last.
+
+    Args:
+        score: Scores what --checkpoint names.
+    """
+    from keras_transformer import files, following
+    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.training.checkpoints import DamagedCheckpointError
+
+    # A program that is started again goes on below what it wrote.
+    has_lines = _REPORT.value and pathlib.Path(_REPORT.value).is_file()
+    lines = text_files.read_lines(_REPORT.value) if has_lines else []
+    scores = {}
+    for checkpoint in following.new_checkpoints(
+        ModelDir(MODEL_DIR.value), idle_minutes=_IDLE_MINUTES.value
+    ):
+        flags.FLAGS.checkpoint = str(checkpoint.path)
+        print(f"step {checkpoint.step:,}", flush=True)
+        try:
+            scores = {"step": checkpoint.step, **score()}
+        except (DamagedCheckpointError, FileNotFoundError):
+            if checkpoint.path.exists():
+                raise
+            print("  the run has dropped it meanwhile", flush=True)
+            continue
+        lines.append(json.dumps(scores, ensure_ascii=False))
+        if _REPORT.value:
+            files.atomic_write(_REPORT.value, "\n".join(lines) + "\n")
+    return scores
 
 
 def choose_task() -> str:
@@ -200,6 +246,11 @@ def parse_gold(gold, constrained: bool):
 
 def check_flags() -> None:
     """Raise unless the flags name one thing to score."""
+    if _FOLLOW.value and (CHECKPOINT.value or not MODEL_DIR.value):
+        raise ValueError(
+            "--follow scores the new checkpoints of --model_dir: give that, and no "
+            "--checkpoint."
+        )
     if _HYPOTHESIS.value:
         needed, excluded = (_REFERENCE,), (MODEL_DIR, _DATA_DIR, _SOURCE)
     elif _DATA_DIR.value:
@@ -267,7 +318,7 @@ def write_report(summary: dict) -> None:
     """Write the JSON file that was asked for."""
     from keras_transformer import files
 
-    if _REPORT.value:
+    if _REPORT.value and not _FOLLOW.value:
         text = json.dumps(summary, indent=2, ensure_ascii=False)
         files.atomic_write(_REPORT.value, text + "\n")
 

@@ -1,11 +1,16 @@
 """Following the checkpoints of a run that goes on meanwhile."""
 
+import json
+import subprocess
+import sys
 import types
 
 import pytest
 
 from keras_transformer import following
 from keras_transformer.training.checkpoints import Checkpoint
+from tests.small_corpus import write_corpus
+from tests.training.small_runs import config_of, train
 
 
 class Run:
@@ -47,3 +52,29 @@ def test_waiting_ends_when_nothing_comes():
     assert next(checkpoints).step == 2
     with pytest.raises(TimeoutError, match="No checkpoint after step 2 came to runs/x"):
         next(checkpoints)
+
+
+@pytest.mark.slow
+def test_each_checkpoint_gets_a_line_of_the_report(repository, tmp_path):
+    """Below those that were there, from an earlier start of the program."""
+    corpus = write_corpus(tmp_path, "data", 285)
+    train(corpus, tmp_path / "run", config_of(corpus, train_steps=2))
+    (tmp_path / "report").write_text('{"step": 1}\n')
+    program = [sys.executable, repository / "bin" / "evaluate.py", "--follow"]
+    done = subprocess.run(
+        [
+            *program,
+            f"--model_dir={tmp_path / 'run'}",
+            *(f"--data_dir={corpus}", "--split=valid", "--bootstrap_samples=0"),
+            *(f"--report={tmp_path / 'report'}", "--beam_size=1"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("step 2\n")
+    lines = (tmp_path / "report").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    assert "sacrebleu" in json.loads(lines[1])
+    wrong = subprocess.run(program, capture_output=True, text=True)
+    assert "--follow scores the new checkpoints of --model_dir" in wrong.stderr
