@@ -35,6 +35,8 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of the moments.")
 def main() -> dict:
     """Kill and resume runs, and print how far they end from the undisturbed one."""
     programs.check_given(_DATA_DIR)
+    import numpy as np
+
     from keras_transformer.machine import describe
 
     draw = random.Random(_SEED.value)
@@ -56,7 +58,7 @@ def main() -> dict:
         "replicas": _NUM_REPLICAS.value,
         "steps": _TRAIN_STEPS.value,
         "checkpoints_found": sorted(stopped_at),
-        "largest_distance": max(distances),
+        "largest_distance": float(np.max(distances)),  # NaN if one is
     }
     measure.write_line(**result, seed=_SEED.value, machine=describe())
     return result

@@ -52,23 +52,31 @@ def main(command: list[str]) -> dict:
     if command[0].endswith(".py"):
         command = [sys.executable, *command]
     cluster = {"worker": [f"localhost:{port}" for port in free_ports()]}
-    workers = [start(command, cluster, number) for number in range(_NUM_WORKERS.value)]
+    workers: list[subprocess.Popen] = []
+    signals: list[int] = []
+
+    def pass_on(number, frame):
+        signals.append(number)
+        send(workers, number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    for number in range(_NUM_WORKERS.value):
+        workers.append(start(command, cluster, number))
     printers = [
         threading.Thread(target=copy_lines, args=(number, worker))
         for number, worker in enumerate(workers)
     ]
     for printer in printers:
         printer.start()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: send(workers, number))
-    statuses = wait(workers, _GRACE_SECONDS.value)
+    failed = wait(workers, _GRACE_SECONDS.value, signals)
     for printer in printers:
         printer.join()
-    failed = [status for status in statuses if status]
     if failed:
-        print(f"the workers ended with {', '.join(map(str, statuses))}", flush=True)
+        statuses = ", ".join(str(worker.returncode) for worker in workers)
+        print(f"the workers ended with {statuses}", flush=True)
         # A process that a signal ended has minus its number; shells say 128 + number.
-        sys.exit(failed[0] if failed[0] > 0 else 128 - failed[0])
+        sys.exit(failed if failed > 0 else 128 - failed)
     return {"num_workers": len(workers)}
 
 
@@ -110,16 +118,25 @@ def send(workers: list[subprocess.Popen], number: int) -> None:
             worker.send_signal(number)
 
 
-def wait(workers: list[subprocess.Popen], grace_seconds: float) -> list[int]:
-    """Wait until all have ended; stop those that outlive a failed one for too long."""
-    stop_at = None
-    while any(worker.poll() is None for worker in workers):
-        time.sleep(0.1)
-        if stop_at is None and any(worker.poll() for worker in workers):
-            stop_at = time.monotonic() + grace_seconds
-        if stop_at is not None and time.monotonic() > stop_at:
+def wait(
+    workers: list[subprocess.Popen], grace_seconds: float, signals: list[int]
+) -> int:
+    """Wait until all have ended; return the status of the first that failed, or 0.
+
+    Those that outlive a failed one for too long are killed, unless a signal has asked
+    all of them to end: then each may take its time to save.
+    """
+    failed, kill_at = 0, None
+    while True:
+        statuses = [worker.poll() for worker in workers]
+        failed = failed or next(filter(None, statuses), 0)
+        if None not in statuses:
+            return failed
+        if failed and kill_at is None and not signals:
+            kill_at = time.monotonic() + grace_seconds
+        if kill_at is not None and time.monotonic() > kill_at:
             send(workers, signal.SIGKILL)
-    return [worker.returncode for worker in workers]
+        time.sleep(0.1)
 
 
 def run() -> None:

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,7 +130,7 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
         )
     ]
     claim_output(config, index)
-    present = _list(f"{config.output}-*")
+    present = _list(f"{_literal(config.output)}-*")
     absent = [shard for shard in shards if shard.path not in present]
     return {
         "lines": index.num_lines,
@@ -304,7 +305,7 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
     }
     remedy = f"Give another --output, or delete {path} and the shards."
     if not FileSystems.exists(path):
-        if _list(f"{config.output}-*-of-*"):
+        if _list(f"{_literal(config.output)}-*-of-*"):
             raise ValueError(
                 f"{config.output}-* are there, and no {path} that says what they are "
                 f"made from. {remedy}"
@@ -330,7 +331,7 @@ def sha256_of_model(saved_model: str) -> str:
     digest = hashlib.sha256()
     names = ("saved_model.pb", "variables/*", "assets/*")
     for pattern in names:
-        for path in sorted(_list(FileSystems.join(saved_model, pattern))):
+        for path in sorted(_list(FileSystems.join(_literal(saved_model), pattern))):
             with FileSystems.open(
                 path, compression_type=CompressionTypes.UNCOMPRESSED
             ) as file:
@@ -397,6 +398,11 @@ def _keep_direct(options: PipelineOptions) -> None:
 
 def _absolute(path: str) -> str:
     return path if FileSystems.get_scheme(path) else os.path.abspath(path)
+
+
+def _literal(path: str) -> str:
+    """Return the pattern that means this path alone."""
+    return re.sub(r"([*?[])", r"[\1]", path)
 
 
 def _list(pattern: str) -> set[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.config import check_at_least
@@ -108,10 +109,12 @@ class TokenTrainer(keras.Model):
         gradients, sums, size = self._batch_gradients(source, target, tokens)
         sums, size = _sum_over_replicas((sums, size))
         is_finite = ops.isfinite(sums[0] + size)
+        is_skipped = self._is_skipped(sums[0], is_finite)
         self._update(gradients, is_finite)
-        kept = ops.cast(is_finite, "float32")
-        sums = [ops.where(is_finite, value, 0.0) for value in sums]
-        return _logs({**self._report(sums, tokens * kept), "skipped": 1.0 - kept})
+        sums = [ops.where(is_skipped, 0.0, value) for value in sums]
+        skipped = ops.cast(is_skipped, "float32")
+        report = self._report(sums, tokens * (1.0 - skipped))
+        return _logs({**report, "skipped": skipped})
 
     def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
@@ -184,13 +187,23 @@ class TokenTrainer(keras.Model):
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients come as slices; dense ones can be summed by any strategy.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return gradients, sums, self._size(gradients)
+        # Infinite or NaN as soon as one of them is.
+        size = sum(ops.sum(ops.abs(gradient)) for gradient in gradients)
+        return gradients, sums, size
 
-    def _size(self, gradients):
-        """Sum the gradients' absolute values: infinite or NaN as soon as one is."""
-        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            return 0.0  # it tries scales until they are finite, and skips by itself
-        return sum(ops.sum(ops.abs(gradient)) for gradient in gradients)
+    def _is_skipped(self, loss, is_finite):
+        """Whether a step counts as skipped.
+
+        A `LossScaleOptimizer` looks for a scale at which gradients are finite, and
+        skips by itself; below 1 there is none to find.
+        """
+        if not isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            return ops.logical_not(is_finite)
+        is_hopeless = ops.convert_to_tensor(self.optimizer.dynamic_scale) < 1.0
+        return ops.logical_or(
+            ops.logical_not(ops.isfinite(loss)),
+            ops.logical_and(is_hopeless, ops.logical_not(is_finite)),
+        )
 
     def _update(self, gradients, is_finite):
         """Apply the gradients of all replicas, if they are finite."""
@@ -208,6 +221,11 @@ class TokenTrainer(keras.Model):
                 lambda: None,
             )
 
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # Keras 3.15 asks the gradients of one replica, before they are added up.
+            return apply(
+                [tf.where(is_finite, gradient, np.inf) for gradient in gradients]
+            )
         # The optimizer merges the replicas, which it cannot do within a branch; Keras's
         # LossScaleOptimizer (3.15) goes the same way.
         if tf.__internal__.distribute.strategy_supports_no_merge_call():
@@ -216,6 +234,7 @@ class TokenTrainer(keras.Model):
             tf.distribute.get_replica_context().merge_call(
                 across_replicas, (gradients, is_finite)
             )
+        return None
 
     def _token_sums(self, labels, logits):
         """Sum loss, negative log-likelihood and right guesses over the real tokens."""

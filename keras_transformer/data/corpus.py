@@ -12,6 +12,8 @@ import numpy as np
 from keras_transformer.data import batch_plan, metadata
 
 SIDES = ("source", "target")
+# Looked at together: a corpus may be larger than memory.
+_CHECKED_TOKENS = 1 << 22
 
 
 class EncodedCorpus:
@@ -106,9 +108,14 @@ class EncodedCorpus:
             tokens, offsets = side
             if not len(tokens):
                 continue
-            highest = int(tokens.max())
+            blocks = [
+                tokens[start : start + _CHECKED_TOKENS]
+                for start in range(0, len(tokens), _CHECKED_TOKENS)
+            ]
+            highest = max(int(block.max()) for block in blocks)
+            has_padding = any(np.any(block == self.pad_id) for block in blocks)
             is_empty = int(np.diff(offsets).min()) < 1
-            if is_empty or highest >= size or np.any(tokens == self.pad_id):
+            if is_empty or highest >= size or has_padding:
                 raise ValueError(
                     f"The {name} side of the corpus is damaged: sentences must have 1 "
                     f"token or more, each below {size} and none of them padding "

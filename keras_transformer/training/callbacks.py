@@ -66,7 +66,7 @@ class Progress(StepCallback):
         super().__init__(first_step)
         self._num_tokens = num_tokens
         self._shape = shape
-        self._total_steps = total_steps
+        self.total_steps = total_steps
         self._every_steps = every_steps
         self._write = write
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
@@ -86,13 +86,13 @@ class Progress(StepCallback):
     def on_step(self, step, logs):
         self.shape_counts[self._shape(step - 1)] += 1
         self._tokens += self._num_tokens(step - 1)
-        if step % self._every_steps and step != self._total_steps:
+        if step % self._every_steps and step != self.total_steps:
             return
         speed = self._tokens / (time.perf_counter() - self._since)
         self.tokens_per_second.append(speed)
         rate = float(self.model.optimizer.learning_rate)
         self._write(
-            f"step {step:,}/{self._total_steps:,}  loss {logs['loss']:.4f}  "
+            f"step {step:,}/{self.total_steps:,}  loss {logs['loss']:.4f}  "
             f"perplexity {logs['perplexity']:.2f}  "
             f"accuracy {100 * logs['token_accuracy']:.1f} %  "
             f"learning rate {rate:.3g}  {speed:,.0f} tokens/s  "
@@ -142,6 +142,7 @@ class SaveCheckpoints(StepCallback):
         every_steps: Steps between two; None: not by steps.
         every_minutes: Minutes between two; None: not by minutes.
         state: Returns what to remember beside the variables.
+        may_save: Whether now is a time for it; what is due is saved later.
     """
 
     def __init__(
@@ -150,9 +151,12 @@ class SaveCheckpoints(StepCallback):
         every_steps: int | None,
         every_minutes: float | None,
         state: Callable[[], dict[str, Any]],
+        may_save: Callable[[], bool] = lambda: True,
         first_step: int = 0,
     ):
         super().__init__(first_step)
+        self._may_save = may_save
+        self._is_due = False
         self._folder = folder
         self._every_steps = every_steps
         self._every_minutes = every_minutes
@@ -165,7 +169,8 @@ class SaveCheckpoints(StepCallback):
         by_steps = self._every_steps and step % self._every_steps == 0
         elapsed = (time.monotonic() - self._saved_time) / 60
         by_minutes = self._every_minutes and elapsed >= self._every_minutes
-        if by_steps or by_minutes:
+        self._is_due |= bool(by_steps or by_minutes)
+        if self._is_due and self._may_save():
             self.save(step)
 
     def on_train_end(self, logs=None):
@@ -182,6 +187,7 @@ class SaveCheckpoints(StepCallback):
             optimizer=self.model.optimizer,
         )
         self._saved_step, self._path = step, saved.path
+        self._is_due = False
         self._saved_time = time.monotonic()
         return saved.path
 
@@ -259,6 +265,8 @@ class Evaluate(StepCallback):
         self.set_model(model)
         if self.evaluated_step < self.step:
             self.on_step(self.step, {})
+        elif self._patience and self.evaluations_since_best >= self._patience:
+            self.stopped_early = True  # as it was when it ended
 
     def on_step(self, step, logs):
         if step % self._every_steps and step != self._total_steps:

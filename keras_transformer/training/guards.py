@@ -13,6 +13,8 @@ from keras_transformer.training.callbacks import StepCallback
 
 # Skipped steps in a row after which a run goes back, and the next time stops.
 MAX_SKIPPED_STEPS = 5
+# Of a batch that is looked at for its reason: it may be larger than one device holds.
+_TOKENS_AT_ONCE = 2048
 # The learning rate after it went back, as a share of the schedule's.
 LOWERED = 0.5
 
@@ -77,6 +79,11 @@ class CountSkippedSteps(StepCallback):
                 f"{step:,}, are not finite. {self._diagnose(step)}",
             )
 
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the last step was skipped: no time to save what one goes back to."""
+        return self._in_a_row > 0
+
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs to know."""
         return {
@@ -110,17 +117,24 @@ def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
         for weight in model.weights
         if not np.all(np.isfinite(weight.numpy()))
     ]
-    gradients, sums, _ = model.batch_gradients(tf.constant(source), tf.constant(target))
-    bad_gradients = [
-        weight.path
-        for weight, gradient in zip(model.trainable_variables, gradients, strict=True)
-        if not np.all(np.isfinite(gradient))
-    ]
+    rows = max(_TOKENS_AT_ONCE // source.shape[1], 1)
+    loss, bad = 0.0, set()
+    for start in range(0, len(source), rows):
+        part = (tf.constant(side[start : start + rows]) for side in (source, target))
+        gradients, sums, _ = model.batch_gradients(*part)
+        loss += float(sums[0])
+        bad |= {
+            number
+            for number, gradient in enumerate(gradients)
+            if not np.all(np.isfinite(gradient))
+        }
+    variables = model.trainable_variables
+    bad_gradients = [variables[number].path for number in sorted(bad)]
     return (
         f"The batch has {len(source)} rows of {source.shape[1]} tokens; its loss is "
-        f"{float(sums[0]):.4g} over {np.sum(target != model.config.pad_id):,} tokens; "
+        f"{loss:.4g} over {np.sum(target != model.config.pad_id):,} tokens; "
         f"{_some(bad_weights, len(model.weights), 'weights')}; "
-        f"{_some(bad_gradients, len(gradients), 'gradients')}. Lower "
+        f"{_some(bad_gradients, len(variables), 'gradients')}. Lower "
         "--learning_rate_scale or raise --warmup_steps, try --precision=float32, or "
         "look for a pair in the corpus that is no text."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pathlib
 import resource
@@ -41,19 +42,25 @@ def check_memory(
     Raises:
         NotEnoughMemoryError: If it does not fit; the message says what would.
     """
-    rows, length = max(shapes, key=math.prod)
     multiple = process.num_replicas * model.accumulate_steps
-    rows = -(-rows // multiple) * multiple
+    rounded = [(-(-rows // multiple) * multiple, length) for rows, length in shapes]
+    # Logits grow with the tokens of a batch, attention with their length too.
+    most_tokens = max(rounded, key=math.prod)
+    longest = max(rounded, key=lambda shape: math.prod(shape) * shape[1])
     try_out = _try_on_gpu if _gpus() else _try_on_cpu
-    used = try_out(model, process, rows, length, multiple)
-    write(
-        f"the largest batch, {rows:,} rows of {length} tokens, takes "
-        f"{used / 2**30:.2f} GiB of memory at the peak"
-    )
+    for rows, length in dict.fromkeys([longest, most_tokens]):
+        used = try_out(model, process, rows, length, multiple)
+        write(
+            f"a batch of {rows:,} rows of {length} tokens takes "
+            f"{used / 2**30:.2f} GiB of memory at the peak"
+        )
 
 
 def _try_on_gpu(model, process, rows, length, multiple) -> int:
-    """Return the peak of the fullest GPU in bytes."""
+    """Return the peak of the fullest GPU in bytes.
+
+    With several processes there is no second try: the others stand in the first.
+    """
     gpus = [device.name.removeprefix("/device:") for device in _gpus()]
     fitting = rows
     while True:
@@ -65,6 +72,9 @@ def _try_on_gpu(model, process, rows, length, multiple) -> int:
         except tf.errors.ResourceExhaustedError as error:
             if fitting == multiple:
                 raise _too_large(model, process, rows, length, 0) from error
+            if process.count > 1:
+                half = max(rows // 2 // multiple, 1) * multiple
+                raise _too_large(model, process, rows, length, half) from error
             fitting = max(fitting // 2 // multiple, 1) * multiple
     if fitting < rows:
         raise _too_large(model, process, rows, length, fitting)
@@ -77,12 +87,15 @@ def _try_on_cpu(model, process, rows, length, multiple) -> int:
     Linux ends a process that asks for too much, with no word: so a quarter comes first.
     """
     quarter = max(rows // 4 // multiple, 1) * multiple
+    forget_peak()
     before = peak_bytes()
     train_on_padding(model, process, quarter, length)
     growth = max(peak_bytes() - before, 1)
     wanted = growth * (rows / quarter - 1)
     usable = _USABLE * available_bytes()
-    if wanted > usable:
+    # All processes refuse it, or none does: the others would wait for ever.
+    if process.sum_over_processes(float(wanted > usable)):
+        usable = min(usable, wanted / 2)
         fitting = int(quarter * (1 + usable / growth) // multiple) * multiple
         raise _too_large(model, process, rows, length, fitting)
     train_on_padding(model, process, rows, length)
@@ -118,8 +131,17 @@ def train_on_padding(
     model.reset_metrics()
 
 
+def forget_peak() -> None:
+    """Begin a new peak, where Linux lets one."""
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 def peak_bytes() -> int:
-    """Return the most memory that this process has had at a time."""
+    """Return the most memory that this process has had since `forget_peak`."""
+    for line in _read("/proc/self/status").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -142,7 +164,7 @@ def _too_large(model, process, rows, length, fitting) -> NotEnoughMemoryError:
     """Say which batch would fit; `fitting` rows did, 0 if none."""
     pieces = process.num_replicas * model.accumulate_steps
     problem = (
-        f"The largest batch, {rows:,} rows of {length} tokens on "
+        f"A batch of {rows:,} rows of {length} tokens on "
         f"{process.num_replicas} replica(s), does not fit into memory."
     )
     if not fitting:

@@ -182,9 +182,11 @@ def train(
         model = build(config, options, process.num_replicas)
     corpus, plan = plan_batches(data_dir, config)
     write(describe(model, plan, process))
-    if options.has_preflight:
-        preflight.check_memory(model, process, plan.shapes, write)
-    first_step, state = start(place, model, config, options)
+    with workers.watching(place, process):
+        if options.has_preflight:
+            preflight.check_memory(model, process, plan.shapes, write)
+        first_step, state = start(place, model, config, options)
+        workers.check_same_step(place, process, first_step)
     total = config.training.train_steps
     if first_step > total:
         raise ValueError(
@@ -220,7 +222,8 @@ def train(
     ):
         run["evaluate"].catch_up(model)
         try:
-            fit(model, process, corpus, plan, run, total)
+            if not run["evaluate"].stopped_early:
+                fit(model, process, corpus, plan, run, total)
         except guards.DivergedError as error:
             run = make_callbacks(*go_back(place, model, run, error, write))
             fit(model, process, corpus, plan, run, total)
@@ -276,6 +279,7 @@ def go_back(
         DivergedError: If the rate was lowered before.
     """
     state = {**run["evaluate"].state(), **run["skipped"].state()}
+    best = {name: state[name] for name in ("best", "evaluations_since_best")}
     if state["learning_rate_factor"] != 1:
         raise error
     newest = checkpoints.restore_newest(
@@ -284,7 +288,10 @@ def go_back(
     # Without one the weights are those before the first of the skipped steps.
     step = error.step
     if newest:
-        step, state = newest[0].step, {**state, **newest[1]}
+        # The best so far stays the best, also where it came after this checkpoint.
+        step, state = newest[0].step, {**state, **newest[1], **best}
+    elif step == run["progress"].total_steps:
+        raise error
     state["learning_rate_factor"] = guards.LOWERED
     state["skipped_steps"] = run["skipped"].total
     write(f"{error} Going back to step {step:,} with half the learning rate.")
@@ -558,6 +565,7 @@ def _callbacks(
             options.checkpoint_every_steps,
             minutes,
             lambda: {**evaluate.state(), **skipped.state()},
+            lambda: not skipped.is_skipping,
             first_step=first_step,
         )
         asked = callbacks.StopWhenAsked(lambda: workers.is_asked(process, stop))
@@ -577,11 +585,14 @@ def make_evaluation(
 ) -> Callable[[], dict[str, float]]:
     """Return a function that measures the model as it is on the validation split."""
     corpus = data.EncodedCorpus.open(data_dir, "valid")
+    corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
+    # What fits in training, a piece at a time, does here too.
+    at_once = config.training.tokens_per_batch // model.accumulate_steps
 
     def make_dataset(**shares):
         return data.evaluation_dataset(
             corpus,
-            tokens_per_batch=max(config.training.tokens_per_batch, max(corpus.lengths)),
+            tokens_per_batch=max(at_once, max(corpus.lengths)),
             rows_multiple=process.num_replicas,
             **shares,
         )

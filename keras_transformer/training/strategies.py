@@ -63,6 +63,11 @@ def make_strategy(
     if not gpus:
         _split_cpu(num_replicas)
     if distribution == "multi_worker":
+        if not gpus and num_replicas > 1:
+            raise ValueError(
+                "`num_replicas` must be 1 in a worker without GPUs: start more. "
+                f"Received: {num_replicas}."
+            )
         tf.config.set_visible_devices(gpus[:num_replicas], "GPU")
         return tf.distribute.MultiWorkerMirroredStrategy()
     return tf.distribute.MirroredStrategy(

@@ -48,6 +48,21 @@ def watching(place: ModelDir, process: Process) -> Iterator[None]:
         ) from error
 
 
+def check_same_step(place: ModelDir, process: Process, step: int) -> None:
+    """Raise in all processes unless each has found the same checkpoint.
+
+    Raises:
+        ValueError: If one stands at another step.
+    """
+    chief_step = process.from_chief(float(step))
+    if process.sum_over_processes(abs(step - chief_step)):
+        raise ValueError(
+            f"Worker {process.number} of {process.count} found step {step:,} in "
+            f"{place.path}, worker 0 step {chief_step:,.0f}, and some differ. All "
+            "workers need the same --model_dir: a folder on a disk that they share."
+        )
+
+
 def is_asked(process: Process, stop: Stop) -> bool:
     """Whether any process was asked to stop; all must call this after the same step.
 

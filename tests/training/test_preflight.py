@@ -10,7 +10,7 @@ from keras_transformer.training.strategies import Process
 from tests.training.small_runs import config_of, train
 from tests.training.test_train_step import make
 
-SHAPES = ((12, 5), (6, 11), (3, 17))  # the second is the largest
+SHAPES = ((30, 5), (9, 7), (5, 15))  # most tokens; neither; longest
 
 
 @pytest.fixture
@@ -35,10 +35,11 @@ def test_the_largest_shape_is_tried_and_its_memory_said(process, monkeypatch):
         lambda model, process, rows, length: tried.append((rows, length)),
     )
     preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
-    assert tried == [(2, 11), (6, 11)]  # about a quarter first, of even rows
-    [line] = lines
-    assert line.startswith("the largest batch, 6 rows of 11 tokens, takes ")
-    assert line.endswith(" GiB of memory at the peak")
+    # Rows are even; about a quarter comes first.
+    assert tried == [(2, 15), (6, 15), (6, 5), (30, 5)]
+    assert lines[0].startswith("a batch of 6 rows of 15 tokens takes ")
+    assert lines[1].startswith("a batch of 30 rows of 5 tokens takes ")
+    assert lines[0].endswith(" GiB of memory at the peak")
 
 
 def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
@@ -53,7 +54,7 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
     with pytest.raises(preflight.NotEnoughMemoryError) as caught:
         preflight.check_memory(make(), process, ((8, 11),))
     assert str(caught.value) == (
-        "The largest batch, 8 rows of 11 tokens on 1 replica(s), does not fit into "
+        "A batch of 8 rows of 11 tokens on 1 replica(s), does not fit into "
         "memory. 5 rows would: pass --max_tokens_per_replica=55 to cut batches into "
         "pieces, which leaves the result as it is, or --tokens_per_batch=55."
     )

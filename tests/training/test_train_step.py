@@ -269,3 +269,23 @@ def test_gradients_that_are_not_finite_are_skipped_too():
     assert history["skipped"] == [1.0]
     for left, weight in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(left, weight.numpy())
+
+
+def test_an_overflow_on_one_replica_is_one_on_all(two_replicas):
+    """Keras's loss scaling asks one replica; here the other has what overflows."""
+    with two_replicas.scope():
+        model = Transformer(CONFIG)
+        scaling = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+        model.compile(scaling, BrokenLoss(0.1), jit_compile=False)
+    before = [weight.numpy() for weight in model.weights]
+    side = np.array([[5] * 4, [5] * 4, [11] * 4, [11] * 4], "int32")
+    dataset = tf.data.Dataset.from_tensors((side, side))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    history = model.fit(dataset.with_options(options), shuffle=False, verbose=0)
+    assert history.history["skipped"] == [1.0]
+    assert float(scaling.dynamic_scale.numpy()) == 2.0**14
+    for left, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(left, weight.numpy())
