@@ -6,8 +6,8 @@
 sends 2,000 strings in batches of 32: random bytes, every code point of Unicode, control
 characters, marks of the vocabulary itself, 0 to 100,000 characters, long and short in
 one batch. Each must get an answer, and `truncated` must be what SentencePiece's own
-count of tokens says. Prints the peak of memory. Ten minutes for a small model and an
-input limit of 512 tokens on 2 CPU cores.
+count of tokens says. Prints the peak of memory. Ten minutes for a small model and
+--max_input_length=128 on 2 CPU cores, hours for 512 tokens.
 """
 
 from __future__ import annotations
