@@ -267,17 +267,18 @@ def check_flags() -> None:
         if flag.value:
             chosen = _HYPOTHESIS if _HYPOTHESIS.value else _DATA_DIR
             raise ValueError(f"--{flag.name} and --{chosen.name} exclude each other.")
+    folder = _DATA_DIR.value
+    if folder and not (pathlib.Path(folder) / "metadata.json").is_file():
+        raise FileNotFoundError(
+            f"No metadata.json in {folder}: it is no corpus. Prepare one with "
+            f"bin/prepare_data.py --data_dir={folder}, or correct --data_dir."
+        )
 
 
 def read_pairs() -> tuple[list[str], list[str]]:
     """Read what to translate and what it should become."""
     if _DATA_DIR.value:
         folder = pathlib.Path(_DATA_DIR.value)
-        if not (folder / "metadata.json").is_file():
-            raise FileNotFoundError(
-                f"No metadata.json in {folder}: it is no corpus. Prepare one with "
-                f"bin/prepare_data.py --data_dir={folder}, or correct --data_dir."
-            )
         paths = [folder / f"{_SPLIT.value}.{side}" for side in ("source", "target")]
         for path in paths:
             if not path.is_file():
