@@ -135,18 +135,22 @@ class ModelDir:
 
         Args:
             checkpoint: "averaged", "best", "latest", or the path of a checkpoint;
-                None: the first of these that exists.
+                None: the first of these that exists, but no average from before
+                training went on.
 
         Raises:
             FileNotFoundError: If there is none.
         """
+        newest = self.checkpoints().latest()
         for choice in CHOICES if checkpoint is None else (checkpoint,):
-            if choice in CHOICES:
-                kind = "checkpoints" if choice == "latest" else choice
-                found = self.checkpoints(kind).latest()
+            if choice == "latest":
+                found = newest
+            elif choice in CHOICES:
+                found = self.checkpoints(choice).latest()
             else:
                 found = _checkpoint_at(pathlib.Path(choice))
-            if found:
+            is_old = found and newest and found.step < newest.step
+            if found and not (checkpoint is None and choice == "averaged" and is_old):
                 return found
         wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
         raise FileNotFoundError(

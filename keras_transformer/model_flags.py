@@ -9,5 +9,5 @@ CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     None,
     "averaged, best, latest, or the path of a checkpoint; default: the first of these "
-    "that exists.",
+    "that exists, but no average from before training went on.",
 )
