@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
 from keras_transformer.model_dir import ModelDir
-from keras_transformer.training.checkpoints import Checkpoint
+from keras_transformer.training.checkpoints import Checkpoint, DamagedCheckpointError
 
 
 def new_checkpoints(
@@ -19,7 +20,8 @@ def new_checkpoints(
     """Yield the newest checkpoint of a run whenever there is a newer one.
 
     Those between are left out when they come faster than they are taken. The run may
-    begin later, stop and go on meanwhile. It ends with the checkpoint of its last step.
+    begin later, stop and go on meanwhile. It ends with the checkpoint of its last step,
+    or where it stopped early.
 
     Args:
         place: The folder of the run.
@@ -36,7 +38,7 @@ def new_checkpoints(
         if newest is not None and newest.step > last_step:
             last_step, waited = newest.step, 0.0
             yield newest
-            if last_step >= place.read_config().training.train_steps:
+            if _is_last(place, newest):
                 return
             continue
         if idle_minutes is not None and waited >= 60 * idle_minutes:
@@ -46,3 +48,13 @@ def new_checkpoints(
             )
         sleep(poll_seconds)
         waited += poll_seconds
+
+
+def _is_last(place: ModelDir, checkpoint: Checkpoint) -> bool:
+    """Whether the run ended with this checkpoint."""
+    if checkpoint.step >= place.read_config().training.train_steps:
+        return True
+    # A run of many steps may have dropped it while it was evaluated.
+    with contextlib.suppress(DamagedCheckpointError):
+        return checkpoint.state.get("stopped_early", False)
+    return False

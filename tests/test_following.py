@@ -8,7 +8,7 @@ import types
 import pytest
 
 from keras_transformer import following
-from keras_transformer.training.checkpoints import Checkpoint
+from keras_transformer.training.checkpoints import CheckpointFolder
 from tests.small_corpus import write_corpus
 from tests.training.small_runs import config_of, train
 
@@ -17,35 +17,48 @@ class Run:
     """Stands for a model_dir of 9 steps whose newest checkpoint changes as one waits.
 
     Args:
+        folder: Takes the checkpoints.
         steps: The newest after each wait; 0: there is none.
+        stops_early: Whether the last of them is the run's last.
     """
 
     path = "runs/x"
 
-    def __init__(self, *steps):
+    def __init__(self, folder, *steps, stops_early=False):
         self.steps = list(steps)
+        self._found = {
+            step: CheckpointFolder(folder).save(
+                step, {"stopped_early": stops_early and step == max(steps)}
+            )
+            for step in set(steps) - {0}
+        }
 
     def sleep(self, seconds):
         if len(self.steps) > 1:
             self.steps.pop(0)
 
     def checkpoints(self):
-        step = self.steps[0]
-        newest = Checkpoint(f"step-{step}", step) if step else None
+        newest = self._found.get(self.steps[0])
         return types.SimpleNamespace(latest=lambda: newest)
 
     def read_config(self):
         return types.SimpleNamespace(training=types.SimpleNamespace(train_steps=9))
 
 
-def test_each_newest_checkpoint_is_seen_once_until_the_last_step():
-    run = Run(0, 2, 2, 3, 7, 9, 9)
+def test_each_newest_checkpoint_is_seen_once_until_the_last_step(tmp_path):
+    run = Run(tmp_path, 0, 2, 2, 3, 7, 9, 9)
     seen = [found.step for found in following.new_checkpoints(run, sleep=run.sleep)]
     assert seen == [2, 3, 7, 9]
 
 
-def test_waiting_ends_when_nothing_comes():
-    run = Run(2)
+def test_waiting_ends_where_training_stopped_early(tmp_path):
+    run = Run(tmp_path, 2, 4, 4, stops_early=True)
+    seen = [found.step for found in following.new_checkpoints(run, sleep=run.sleep)]
+    assert seen == [2, 4]
+
+
+def test_waiting_ends_when_nothing_comes(tmp_path):
+    run = Run(tmp_path, 2)
     checkpoints = following.new_checkpoints(
         run, poll_seconds=30, idle_minutes=2, sleep=run.sleep
     )

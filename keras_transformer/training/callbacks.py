@@ -86,7 +86,15 @@ class Progress(StepCallback):
     def on_step(self, step, logs):
         self.shape_counts[self._shape(step - 1)] += 1
         self._tokens += self._num_tokens(step - 1)
+        self._has_loss |= not logs.get("skipped")
         if step % self._every_steps and step != self.total_steps:
+            return
+        if not self._has_loss:
+            self._write(
+                f"step {step:,}/{self.total_steps:,}  every step since the last line "
+                "was skipped"
+            )
+            self._restart()
             return
         speed = self._tokens / (time.perf_counter() - self._since)
         self.tokens_per_second.append(speed)
@@ -110,6 +118,7 @@ class Progress(StepCallback):
 
     def _restart(self):
         self._tokens = 0
+        self._has_loss = False
         self._since = time.perf_counter()
 
     def _to_board(self, step, values):
@@ -292,6 +301,7 @@ class Evaluate(StepCallback):
             "best": self.best,
             "evaluated_step": self.evaluated_step,
             "evaluations_since_best": self.evaluations_since_best,
+            "stopped_early": self.stopped_early,
         }
 
     def _keep_best(self, step, metrics):

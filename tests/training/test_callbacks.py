@@ -1,0 +1,53 @@
+"""What the lines of progress say."""
+
+import types
+
+import pytest
+
+from keras_transformer.training import callbacks
+
+
+@pytest.fixture
+def lines():
+    return []
+
+
+@pytest.fixture
+def progress(lines):
+    made = callbacks.Progress(
+        num_tokens=lambda step: 8,
+        shape=lambda step: (2, 4),
+        total_steps=9,
+        every_steps=2,
+        write=lines.append,
+    )
+    optimizer = types.SimpleNamespace(learning_rate=0.1)
+    made.set_model(
+        types.SimpleNamespace(optimizer=optimizer, reset_metrics=lambda: None)
+    )
+    made.on_train_begin()
+    return made
+
+
+def _logs(skipped, loss=1.5):
+    return {
+        "loss": loss,
+        "perplexity": 4.0,
+        "token_accuracy": 0.25,
+        "skipped": float(skipped),
+    }
+
+
+def test_a_line_comes_every_few_steps_and_at_the_end(progress, lines):
+    for batch in range(9):
+        progress.on_train_batch_end(batch, _logs(skipped=False))
+    assert [line.split()[1] for line in lines] == ["2/9", "4/9", "6/9", "8/9", "9/9"]
+    assert "loss 1.5000  perplexity 4.00  accuracy 25.0 %" in lines[0]
+
+
+def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, lines):
+    for batch, skipped in enumerate((True, True, False, True)):
+        progress.on_train_batch_end(batch, _logs(skipped, loss=0.0 if skipped else 1.5))
+    assert "every step since the last line was skipped" in lines[0]
+    assert "loss" not in lines[0]
+    assert "loss" in lines[1]
