@@ -77,6 +77,18 @@ _SKIP_BAD = flags.DEFINE_bool(
     "With --task=parsing: leave out and count trees that are bad or too long instead "
     "of stopping.",
 )
+_SUBSTITUTIONS = flags.DEFINE_integer(
+    "substitutions",
+    0,
+    "With --task=parsing: trees to make from each training tree by substituting "
+    "constituents by others of their label.",
+    lower_bound=0,
+)
+_KEEP_TAGS = flags.DEFINE_bool(
+    "keep_tags",
+    False,
+    "With --task=parsing: write each word as its part-of-speech tag, not as XX.",
+)
 _SOURCE_LANGUAGE = flags.DEFINE_string(
     "source_language", "en", "Language code of what is translated."
 )
@@ -146,7 +158,12 @@ _FLAGS_OF_TASK = {
         "max_length_ratio",
         "drop_invalid_utf8",
     ),
-    "parsing": (*(flag.name for flag in _TREES.values()), "skip_bad"),
+    "parsing": (
+        *(flag.name for flag in _TREES.values()),
+        "skip_bad",
+        "keep_tags",
+        "substitutions",
+    ),
 }
 # Bad trees that are named; the others are counted.
 _NAMED_PROBLEMS = 10
@@ -198,12 +215,14 @@ def _prepare_trees(make_tokenizer, shared) -> data.DataMetadata:
         language=_SOURCE_LANGUAGE.value,
         seed=_SEED.value,
         skip_bad=_SKIP_BAD.value,
+        substitutions=_SUBSTITUTIONS.value,
     )
     prepared = tree_preparation.prepare(
         source,
         _DATA_DIR.value,
         make_tokenizer,
         drop_too_long=_SKIP_BAD.value,
+        keep_tags=_KEEP_TAGS.value,
         **shared,
     )
     for split, problems in source.problems.items():

@@ -17,7 +17,6 @@ from keras_transformer.parsing import (
     delinearise,
     linearisation,
     repair,
-    tags_of,
     tree_text,
 )
 from keras_transformer.parsing.constraint import (
@@ -177,7 +176,7 @@ class Parser(TextSearch):
         trees = tree_text.write_trees(
             self.vocabulary,
             tf.where(is_valid[:, tf.newaxis], symbols, config.PAD_ID),
-            tree_text.leaves(words),
+            words,
         )
         return {
             "tree": trees,
@@ -245,11 +244,18 @@ class Parser(TextSearch):
         if not words:
             return None
         labels = self.vocabulary.decode(symbols.tolist())
+        word_symbols = self.vocabulary.word_symbols
         if not is_valid:
-            labels = repair(labels, len(words))
-        left = len(words) - labels.count(linearisation.WORD)
-        labels[-1:-1] = [linearisation.WORD] * left
-        return delinearise(labels, words, tags_of(words))
+            labels = repair(labels, len(words), word_symbols=word_symbols)
+        predicted = [symbol for symbol in labels if symbol in word_symbols]
+        left = [linearisation.WORD] * (len(words) - len(predicted))
+        labels[-1:-1] = left
+        return delinearise(
+            labels,
+            words,
+            linearisation.joined_tags(words, predicted + left),
+            {*word_symbols, linearisation.WORD},
+        )
 
 
 def parse_in_batches(

@@ -17,6 +17,7 @@ import numpy as np
 from keras_transformer import config, data
 from keras_transformer.data import metadata
 from keras_transformer.parsing import linearisation, symbols, trees
+from keras_transformer.parsing.substitution import Substitution
 
 TASK = "parsing"
 
@@ -67,11 +68,15 @@ class TreeFiles(data.ParallelSource):
     Args:
         banks: For each split its treebanks. Only those of "train" may have weights.
         language: Language code of the sentences.
-        seed: Draws which trees occur once more where a weight is no whole number.
+        seed: Draws which trees occur once more where a weight is no whole number, and
+            what is substituted.
         skip_bad: Whether to go on after a bad tree; else it is an error.
+        substitutions: Trees made from each training tree by `Substitution`; they
+            follow those that were read, with the same weights.
 
     Attributes:
         labels: Of the training trees' constituents, sorted.
+        tags: Of the training trees' words, sorted.
         problems: By split, what was wrong with each bad tree.
 
     Raises:
@@ -87,7 +92,9 @@ class TreeFiles(data.ParallelSource):
         language: str = "en",
         seed: int = 0,
         skip_bad: bool = False,
+        substitutions: int = 0,
     ):
+        config.check_at_least("substitutions", substitutions, 0)
         for split in ("train", "valid"):
             if not banks.get(split):
                 raise ValueError(f"`banks` must have trees for the {split} split.")
@@ -101,13 +108,17 @@ class TreeFiles(data.ParallelSource):
         self._pairs: dict[str, list[tuple[bytes, bytes]]] = {}
         self._places: dict[str, list[str]] = {}
         self._copies: dict[str, np.ndarray | None] = dict.fromkeys(self.splits)
-        labels = set()
         for split in self.splits:
-            weights = self._read(split, banks[split], labels, skip_bad)
+            cleaned, weights = self._read(split, banks[split], skip_bad)
             if split == "train":
                 random = np.random.Generator(np.random.Philox(seed))
-                self._copies[split] = _drawn_copies(np.array(weights), random)
-        self.labels = tuple(sorted(labels))
+                weights = np.array(weights * (1 + substitutions))
+                self._copies[split] = _drawn_copies(weights, random)
+                self._substitute(cleaned, substitutions, random)
+                self.labels = _sorted(
+                    node.label for tree in cleaned for node in trees.constituents(tree)
+                )
+                self.tags = _sorted(tag for tree in cleaned for tag in tree.tags)
 
     def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the words, joined by spaces, and the tree's brackets on one line."""
@@ -125,9 +136,9 @@ class TreeFiles(data.ParallelSource):
         """Bad trees that were left out."""
         return len(self.problems[split])
 
-    def _read(self, split, banks, labels, skip_bad) -> list[float]:
-        """Read the treebanks of a split; return the weight of each tree."""
-        pairs, places, problems, weights = [], [], [], []
+    def _read(self, split, banks, skip_bad) -> tuple[list[trees.Tree], list[float]]:
+        """Read the treebanks of a split; return the cleaned trees and their weights."""
+        found, places, problems, weights = [], [], [], []
         for bank in banks:
             if split != "train" and bank.weight != 1:
                 raise ValueError(
@@ -148,19 +159,27 @@ class TreeFiles(data.ParallelSource):
                         raise ValueError(problem) from error
                     problems.append(problem)
                     continue
-                pairs.append(_encoded(cleaned))
+                found.append(cleaned)
                 places.append(place)
                 weights.append(bank.weight)
-                if split == "train":
-                    labels.update(node.label for node in trees.constituents(cleaned))
-        if not pairs:
+        if not found:
             raise ValueError(
                 f"No tree of the {split} split is left: all {len(problems)} are bad, "
                 f"such as {problems[0]}"
             )
-        self._pairs[split], self._places[split] = pairs, places
+        self._pairs[split] = [_encoded(tree) for tree in found]
+        self._places[split] = places
         self.problems[split] = problems
-        return weights
+        return found, weights
+
+    def _substitute(self, bank, times, random):
+        """Add the trees that are made from the training trees."""
+        substitution = Substitution(bank)
+        for _ in range(times):
+            self._pairs["train"] += [
+                _encoded(substitution.draw(tree, random)) for tree in bank
+            ]
+        self._places["train"] *= 1 + times
 
 
 class TreeSymbols:
@@ -182,7 +201,10 @@ class TreeSymbols:
         """Return the ids of each tree; None for one with an unknown label."""
         encoded = []
         for text in texts:
-            written = linearisation.linearise(trees.from_string(text))
+            tree = trees.from_string(text)
+            written = linearisation.linearise(
+                tree, keep_tags=bool(self.vocabulary.tags)
+            )
             is_known = self._known.issuperset(written)
             ids = self.vocabulary.encode(written) if is_known else None
             encoded.append(None if ids is None else np.array(ids, np.int32))
@@ -201,6 +223,7 @@ def prepare(
     max_length: int = MAX_LENGTH,
     drop_duplicates: bool = False,
     drop_too_long: bool = False,
+    keep_tags: bool = False,
     seed: int = 0,
     overwrite: bool = False,
 ) -> data.DataMetadata:
@@ -221,6 +244,8 @@ def prepare(
         drop_duplicates: Whether a training tree that came before is left out.
         drop_too_long: Whether training trees with more are left out; else they are an
             error.
+        keep_tags: Whether each word's symbol is its tag; else it is "XX", whatever the
+            tag.
         seed: As of `data.prepare`.
         overwrite: Whether a corpus that is already in `data_dir` may be replaced.
 
@@ -240,7 +265,9 @@ def prepare(
         source,
         data_dir,
         make_tokenizer,
-        target=TreeSymbols(symbols.SymbolVocabulary(source.labels)),
+        target=TreeSymbols(
+            symbols.SymbolVocabulary(source.labels, source.tags if keep_tags else ())
+        ),
         max_length=max_length,
         max_length_ratio=None,
         drop_duplicates=drop_duplicates,
@@ -248,6 +275,10 @@ def prepare(
         seed=seed,
         overwrite=overwrite,
     )
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
 
 
 def _drawn_copies(weights: np.ndarray, random: np.random.Generator) -> np.ndarray:

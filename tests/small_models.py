@@ -25,16 +25,17 @@ def make_translator(seed=3, precision="float32", **options):
     )
 
 
-def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), **options):
+def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), tags=(), **options):
     """Return a parser of 2 layers that reads at most 23 tokens of a sentence.
 
     Args:
         seed: Of the weights.
         labels: Of constituents.
+        tags: Of words.
         **options: Of `Parser`; the beam is 4 without.
     """
     tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
-    vocabulary = SymbolVocabulary(labels)
+    vocabulary = SymbolVocabulary(labels, tags)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size,
         target_vocab_size=vocabulary.vocab_size,

@@ -81,6 +81,22 @@ def test_every_tree_of_an_untrained_model_is_valid_over_its_words_in_order(parse
     assert np.all((answer["score"] < 0) == [bool(sentence) for sentence in sentences])
 
 
+@pytest.mark.parametrize("constrained", [True, False])
+def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
+    """Tags of words are the model's, those of punctuation tell by the form."""
+    parser = make_parser(tags=["NN", "VB"], constrained=constrained)
+    together, answer = parser.parse(MIXED), batch_of(parser, MIXED)
+    for parse, text in zip(together, answer["tree"], strict=True):
+        if parse.valid:
+            assert str(parse.tree or "") == text.decode()
+        if parse.tree is not None:
+            punctuation = linearisation.tags_of(parse.tree.words)
+            for tag, of_form in zip(parse.tree.tags, punctuation, strict=True):
+                assert tag == of_form or tag in ("NN", "VB")
+    written = "".join(str(parse.tree) for parse in together)
+    assert "(NN " in written or "(VB " in written
+
+
 def test_trees_come_back_in_the_order_of_the_sentences(parser):
     """Sorting into batches by length must not show; the graph gives the same trees."""
     together = parser.parse(MIXED, batch_size=2)

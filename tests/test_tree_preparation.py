@@ -65,6 +65,17 @@ def test_words_become_the_source_and_symbols_the_target(tmp_path):
     assert target.tolist() == [7, 5, 4, 6, 9, 4, 10, 8, 3]
 
 
+def test_words_become_their_tags_where_these_are_kept(tmp_path):
+    prepared(tmp_path, {"keep_tags": True})
+    tree = trees.from_string(FOX)
+    assert decoded(tmp_path / "data")[0] == (
+        " ".join(tree.words),
+        linearise(tree, keep_tags=True),
+    )
+    vocabulary = symbols.load(tmp_path / "data" / "labels.json")
+    assert set(tree.tags) <= set(vocabulary.tags)
+
+
 def test_held_out_words_and_gold_trees_are_kept_as_text(tmp_path):
     prepared(tmp_path, valid=[RAW_FOX, QUESTION], test=[DOG])
     folder = tmp_path / "data"

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import check_at_least
-from keras_transformer.parsing.symbols import WORD_ID, SymbolVocabulary
+from keras_transformer.parsing.symbols import SymbolVocabulary
 
 # Symbols that no tree can do without, besides its words: the root's brackets and EOS.
 NUM_NEEDED = 3
@@ -85,6 +85,7 @@ class WellFormed:
         self._depth_of_id = np.zeros(size, np.int32)
         self._depth_of_id[vocabulary.opening_ids] = 1
         self._depth_of_id[vocabulary.closing_ids] = -1
+        self._is_word_id = np.isin(np.arange(size), vocabulary.word_ids)
 
     def allowed_tokens(self, tokens: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         """Say which symbols may come next, in the form that `beam_search` asks for.
@@ -109,7 +110,7 @@ class WellFormed:
             return may[:, :, tf.newaxis] & is_such
 
         return (
-            where(may_be_word, self._ids == WORD_ID)
+            where(may_be_word, self._is_word_id)
             | where(self._may_open(now, step), self._depth_of_id == 1)
             | (self._ids == closing[:, :, tf.newaxis])
             | where(may_end, self._ids == config.EOS_ID)
@@ -131,7 +132,8 @@ class WellFormed:
         changes = tf.gather(self._depth_of_id, tf.where(is_past, tokens, 0))
         depths = tf.cumsum(changes, axis=2)  # after each symbol
         depth = tf.reduce_sum(changes, axis=2)
-        num_words = tf.reduce_sum(tf.cast(is_past & (tokens == WORD_ID), tf.int32), 2)
+        is_word = tf.gather(self._is_word_id, tf.where(is_past, tokens, 0))
+        num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=2)
         is_opening = changes > 0
         number = tf.range(1, tf.shape(tokens)[2] + 1)  # of each symbol, from 1
         # The last that opened to this depth: one before it at that depth is closed.

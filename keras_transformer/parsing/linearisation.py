@@ -8,11 +8,15 @@ Vinyals et al. 2015 (arXiv 1412.7449), as the paper's §6.3 follows it. The tree
 where each opening and closing label is one symbol, and "XX" stands for the next word,
 whatever its tag. So the decoder writes structure only; words come from the sentence,
 and the tags that scoring needs from gold or from `tags_of`.
+
+With `keep_tags` each word is written as its tag, `(S (NP DT NN )NP (VP VBD )VP )S`, as
+the paper's authors do in tensor2tensor. The decoder then tags as well, and sees by the
+tags before it how far it has come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from keras_transformer.parsing import trees
 
@@ -67,8 +71,23 @@ def tags_of(words: Sequence[str]) -> list[str]:
     return tags
 
 
-def linearise(tree: trees.Tree) -> list[str]:
+def joined_tags(words: Sequence[str], predicted: Sequence[str]) -> list[str]:
+    """Return `tags_of` the words, and what a parser wrote for those without a tag.
+
+    Punctuation, which EVALB leaves out by its tag, goes by the form alone.
+    """
+    return [
+        tag if tag != UNKNOWN_TAG or other in WORDS_OF_TAG else other
+        for tag, other in zip(tags_of(words), predicted, strict=True)
+    ]
+
+
+def linearise(tree: trees.Tree, keep_tags: bool = False) -> list[str]:
     """Return the symbols of a cleaned tree.
+
+    Args:
+        tree: The tree.
+        keep_tags: Whether a word is written as its tag; else as "XX".
 
     Raises:
         ValueError: If a bracket has no label.
@@ -76,7 +95,7 @@ def linearise(tree: trees.Tree) -> list[str]:
     symbols = []
     for kind, node in trees.walk(tree):
         if kind == trees.LEAF:
-            symbols.append(WORD)
+            symbols.append(node.tag if keep_tags else WORD)
         elif not node.label:
             raise ValueError(
                 "Every bracket must have a label; `trees.clean` removes the outermost "
@@ -88,14 +107,18 @@ def linearise(tree: trees.Tree) -> list[str]:
 
 
 def delinearise(
-    labels: Sequence[str], words: Sequence[str], tags: Sequence[str]
+    labels: Sequence[str],
+    words: Sequence[str],
+    tags: Sequence[str],
+    word_symbols: Collection[str] = (WORD,),
 ) -> trees.Tree:
     """Return the tree of symbols as `linearise` writes them.
 
     Args:
-        labels: "(" or ")" with a label, or "XX" for a word.
-        words: Of the sentence, as many as there are "XX".
+        labels: "(" or ")" with a label, or a symbol for a word.
+        words: Of the sentence, as many as there are symbols for them.
         tags: Of each word, gold or from `tags_of`.
+        word_symbols: What stands for a word.
 
     Raises:
         ValueError: If these symbols are no tree over these words; the message says at
@@ -114,7 +137,7 @@ def delinearise(
         place = f"Symbol {number}, {symbol!r},"
         if root is not None:
             raise ValueError(f"{place} comes after the tree's end.")
-        if symbol == WORD:
+        if symbol in word_symbols:
             if not stack:
                 raise ValueError(f"{place} stands for a word outside all brackets.")
             if position == len(leaves):
@@ -134,12 +157,17 @@ def delinearise(
         raise ValueError(f"After {len(labels)} symbols, this is missing: {missing}.")
     if position < len(leaves):
         raise ValueError(
-            f"The symbols have {position} times {WORD!r} for {len(leaves)} words."
+            f"The symbols stand for {position} words, and there are {len(leaves)}."
         )
     return root
 
 
-def repair(labels: Sequence[str], num_words: int, root: str = "S") -> list[str]:
+def repair(
+    labels: Sequence[str],
+    num_words: int,
+    root: str = "S",
+    word_symbols: Sequence[str] = (WORD,),
+) -> list[str]:
     """Return a well-formed sequence over `num_words` words, close to `labels`.
 
     For comparison with decoding that is well-formed by construction. What is a tree
@@ -152,6 +180,7 @@ def repair(labels: Sequence[str], num_words: int, root: str = "S") -> list[str]:
         labels: Any symbols.
         num_words: Length of the sentence, at least 1.
         root: Label around all, where a word comes before any bracket.
+        word_symbols: What stands for a word; for one that is missing, the first.
 
     Raises:
         ValueError: If `num_words` is below 1.
@@ -171,15 +200,15 @@ def repair(labels: Sequence[str], num_words: int, root: str = "S") -> list[str]:
         else:
             repaired.append(f"){label}")
 
-    def add_word() -> None:
+    def add_word(symbol: str) -> None:
         if not stack:
             stack.append(root)
             repaired.append(f"({root}")
-        repaired.append(WORD)
+        repaired.append(symbol)
 
     for symbol in labels:
-        if symbol == WORD and position < num_words:
-            add_word()
+        if symbol in word_symbols and position < num_words:
+            add_word(symbol)
             position += 1
         elif is_opening(symbol):
             stack.append(symbol[1:])
@@ -189,7 +218,7 @@ def repair(labels: Sequence[str], num_words: int, root: str = "S") -> list[str]:
                 close()
             close()
     for _ in range(position, num_words):
-        add_word()
+        add_word(word_symbols[0])
     while stack:
         close()
     return repaired

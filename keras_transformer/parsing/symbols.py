@@ -1,7 +1,8 @@
-"""The decoder's vocabulary for parsing: "XX" and two symbols a label.
+"""The decoder's vocabulary for parsing: "XX", or tags, and two symbols a label.
 
-Ids 0 to 3 are the special ones of `config`, 4 is "XX", and of the i-th label, in sorted
-order, 5 + 2 i opens and 6 + 2 i closes.
+Ids 0 to 3 are the special ones of `config`, then comes "XX", or one id for each tag in
+sorted order, and then for each label, in sorted order, one that opens and the next that
+closes.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import pathlib
 from collections.abc import Iterable, Sequence
 
 from keras_transformer import config, files
-from keras_transformer.parsing.linearisation import WORD, is_closing, is_opening
+from keras_transformer.parsing.linearisation import WORD
 
 FORMAT_VERSION = 1
 FILE_NAME = "labels.json"
-WORD_ID = config.EOS_ID + 1
+_FIRST_ID = config.EOS_ID + 1
 
 
 class SymbolVocabulary:
@@ -25,50 +26,63 @@ class SymbolVocabulary:
 
     Args:
         labels: Of constituents, without brackets; repeated ones count once.
+        tags: Of words, where each word is written as its tag; without, as "XX".
 
     Attributes:
         labels: Sorted.
+        tags: Sorted.
+        word_symbols: What stands for a word: "XX", or the tags.
         vocab_size: Ids, the special ones among them.
-        fingerprint: Hexadecimal SHA-256 of the labels.
+        fingerprint: Hexadecimal SHA-256 of labels and tags.
 
     Raises:
         ValueError: If there are none.
     """
 
-    def __init__(self, labels: Iterable[str]):
+    def __init__(self, labels: Iterable[str], tags: Iterable[str] = ()):
         self.labels = tuple(sorted(set(labels)))
         if not self.labels:
             raise ValueError("`labels` must have at least one label of a constituent.")
+        self.tags = tuple(sorted(set(tags)))
+        self.word_symbols = self.tags or (WORD,)
         pairs = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
         # By id; those of the special ids mean nothing in a tree.
-        self.symbols = ("<pad>", "<unk>", "<s>", "</s>", WORD, *pairs)
+        self.symbols = ("<pad>", "<unk>", "<s>", "</s>", *self.word_symbols, *pairs)
         self.vocab_size = len(self.symbols)
-        self.fingerprint = hashlib.sha256("\n".join(self.labels).encode()).hexdigest()
+        content = "\n".join(self.labels)
+        if self.tags:
+            content = "\n\n".join((content, "\n".join(self.tags)))
+        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols)}
+
+    @property
+    def word_ids(self) -> range:
+        """The ids that stand for a word."""
+        return range(_FIRST_ID, _FIRST_ID + len(self.word_symbols))
 
     @property
     def opening_ids(self) -> range:
         """The ids that open a constituent; the next one closes it."""
-        return range(WORD_ID + 1, self.vocab_size, 2)
+        return range(self.word_ids.stop, self.vocab_size, 2)
 
     @property
     def closing_ids(self) -> range:
         """The ids that close a constituent."""
-        return range(WORD_ID + 2, self.vocab_size, 2)
+        return range(self.word_ids.stop + 1, self.vocab_size, 2)
 
     def encode(self, symbols: Sequence[str]) -> list[int]:
         """Return the ids of symbols; EOS is not added.
 
         Raises:
-            ValueError: If a label is unknown.
+            ValueError: If a label or a tag is unknown.
         """
         for symbol in symbols:
-            is_symbol = symbol == WORD or is_opening(symbol) or is_closing(symbol)
-            if not is_symbol or symbol not in self._ids:
+            if self._ids.get(symbol, 0) < _FIRST_ID:
+                tags = f" and tags {', '.join(self.tags)}" if self.tags else ""
                 raise ValueError(
                     f"{symbol!r} is not among the symbols of this vocabulary, whose "
-                    f"labels are {', '.join(self.labels)}. Leave the tree out, or "
-                    "prepare the corpus anew with it in the training trees."
+                    f"labels are {', '.join(self.labels)}{tags}. Leave the tree out, "
+                    "or prepare the corpus anew with it in the training trees."
                 )
         return [self._ids[symbol] for symbol in symbols]
 
@@ -83,12 +97,16 @@ class SymbolVocabulary:
         return symbols
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the labels into a file.
+        """Write labels and tags into a file.
 
         Raises:
             OSError: If it cannot be written.
         """
-        content = {"format_version": FORMAT_VERSION, "labels": self.labels}
+        content = {
+            "format_version": FORMAT_VERSION,
+            "labels": self.labels,
+            "tags": self.tags,
+        }
         files.atomic_write(path, json.dumps(content, indent=2) + "\n")
 
 
@@ -107,6 +125,7 @@ def load(path: str | os.PathLike) -> SymbolVocabulary:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version, labels = content["format_version"], content["labels"]
+        tags = content.get("tags", ())
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}). Copy it again, or prepare the data again."
@@ -117,4 +136,4 @@ def load(path: str | os.PathLike) -> SymbolVocabulary:
             f"{FORMAT_VERSION}. Prepare the data again, or use the release that wrote "
             "it."
         )
-    return SymbolVocabulary(labels)
+    return SymbolVocabulary(labels, tags)

@@ -7,10 +7,11 @@ be a resource that every module around has to hold.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.parsing import linearisation, trees
-from keras_transformer.parsing.symbols import WORD_ID, SymbolVocabulary
+from keras_transformer.parsing.symbols import SymbolVocabulary
 
 
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
@@ -40,23 +41,21 @@ def escape_words(words: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.ragged.map_flat_values(escaped, words)
 
 
-def leaves(words: tf.RaggedTensor) -> tf.Tensor:
-    """Write each word with its tag.
+def tags_of(words: tf.RaggedTensor) -> tf.Tensor:
+    """Tag punctuation by its form, as `linearisation.tags_of` does.
 
     Args:
         words: string `[batch, (words)]`, unescaped.
 
     Returns:
-        string `[batch, most words]`: " (. .)"; "" after the last word.
+        string `[batch, most words]`: "XX" for what is no punctuation.
     """
-    dense, escaped = words.to_tensor(), escape_words(words).to_tensor()
+    dense = words.to_tensor()
     tags = tf.fill(tf.shape(dense), linearisation.UNKNOWN_TAG)
     for tag, forms in linearisation.WORDS_OF_TAG.items():
         is_form = tf.reduce_any(dense[:, :, tf.newaxis] == forms.split(), axis=2)
         tags = tf.where(is_form, tag, tags)
-    tags = tf.where(_closes_quotation(dense), "''", tags)
-    written = tf.strings.join([" (", tags, " ", escaped, ")"])
-    return tf.where(dense == "", "", written)
+    return tf.where(_closes_quotation(dense), "''", tags)
 
 
 def _closes_quotation(words: tf.Tensor) -> tf.Tensor:
@@ -90,34 +89,55 @@ def _running_minimum(values: tf.Tensor) -> tf.Tensor:
 def write_trees(
     vocabulary: SymbolVocabulary,
     tokens: tf.Tensor,
-    written_leaves: tf.Tensor,
+    words: tf.RaggedTensor,
 ) -> tf.Tensor:
     """Write trees as brackets on one line, as `trees.write` does.
+
+    Tags are `linearisation.joined_tags`.
 
     Args:
         vocabulary: Of the symbols.
         tokens: int32 `[batch, max_steps]`: of each a tree, EOS and padding, or no
             symbol at all.
-        written_leaves: string `[batch, words]`, from `leaves`. Where there are more
-            words than symbols for them, those left stand last in the root.
+        words: string `[batch, (words)]`, unescaped. Where there are more words than
+            symbols for them, those left stand last in the root.
 
     Returns:
         string `[batch]`; "" for no symbol.
     """
+    # By id: what is written of a bracket, and the tag of a word whose form has none.
     parts = [""] * vocabulary.vocab_size
+    tags = [linearisation.UNKNOWN_TAG] * vocabulary.vocab_size
+    for number in vocabulary.word_ids:
+        tag = vocabulary.symbols[number]
+        if tag not in linearisation.WORDS_OF_TAG:
+            tags[number] = tag
     for number in vocabulary.opening_ids:
         parts[number] = f" {vocabulary.symbols[number]}"
     for number in vocabulary.closing_ids:
         parts[number] = ")"
-    is_word = tokens == WORD_ID
+    is_word = tf.gather(np.isin(np.arange(len(parts)), vocabulary.word_ids), tokens)
     position = tf.cumsum(tf.cast(is_word, tf.int32), axis=1)  # from 1
-    # One more, so that there is something to look up where no sentence has words.
-    padded = tf.pad(written_leaves, [[0, 0], [1, 0]])
-    own = tf.gather(padded, tf.where(is_word, position, 0), batch_dims=1)
+    own_tags, escaped = tags_of(words), escape_words(words).to_tensor()
+
+    def written(own_tags, tags, escaped):
+        tags = tf.where(own_tags == linearisation.UNKNOWN_TAG, tags, own_tags)
+        leaves = tf.strings.join([" (", tags, " ", escaped, ")"])
+        return tf.where(escaped == "", "", leaves)
+
+    def of_symbols(of_words):
+        # One more, so that there is something to look up where no sentence has words.
+        padded = tf.pad(of_words, [[0, 0], [1, 0]])
+        return tf.gather(padded, tf.where(is_word, position, 0), batch_dims=1)
+
+    own = written(of_symbols(own_tags), tf.gather(tags, tokens), of_symbols(escaped))
     body = tf.strings.reduce_join(tf.where(is_word, own, tf.gather(parts, tokens)), 1)
     num_written = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=1, keepdims=True)
-    is_left = tf.range(tf.shape(written_leaves)[1]) >= num_written
-    left = tf.strings.reduce_join(tf.where(is_left, written_leaves, ""), 1)
+    is_left = tf.range(tf.shape(escaped)[1]) >= num_written
+    unseen = written(
+        own_tags, tf.fill(tf.shape(escaped), linearisation.UNKNOWN_TAG), escaped
+    )
+    left = tf.strings.reduce_join(tf.where(is_left, unseen, ""), 1)
     # Without the space before the root, and its bracket after what is left.
     is_none = body == ""
     body = tf.where(is_none, "()", body)

@@ -198,16 +198,17 @@ def test_any_walk_through_what_is_allowed_ends_in_a_tree_at_the_limit_at_the_lat
 
 
 TWO = symbols.SymbolVocabulary(["A", "B"])
+TAGGED = symbols.SymbolVocabulary(["A"], ["M", "N"])
 
 
-def all_trees(num_words, max_length, limits):
+def all_trees(vocabulary, num_words, max_length, limits):
     """Every sequence that ends, EOS included, written by recursion over children."""
 
     def constituents(words, depth, openings):
         """Sequences of one constituent over so many words."""
         if depth == 0 or openings == 0:
             return
-        for opening in TWO.opening_ids:
+        for opening in vocabulary.opening_ids:
             for inner in children(words, depth - 1, openings - 1):
                 yield (opening, *inner, opening + 1)
 
@@ -215,7 +216,7 @@ def all_trees(num_words, max_length, limits):
         """Sequences of at least one child; `openings` in a row may come at first."""
         for first in range(1, words + 1):
             heads = [*constituents(first, depth, openings)]
-            heads += [(symbols.WORD_ID,)] * (first == 1)
+            heads += [(word,) for word in vocabulary.word_ids] * (first == 1)
             for head in heads:
                 if first == words:
                     yield head
@@ -228,33 +229,36 @@ def all_trees(num_words, max_length, limits):
 
 
 @pytest.mark.parametrize(
-    ("num_words", "max_length", "limits", "count", "beam_size"),
+    ("vocabulary", "num_words", "max_length", "limits", "count", "beam_size"),
     [
         # Under two roots: both words bare, or (with the two labels of a constituent)
         # one, the other, or both together in one, and 4 ways for one each: 1 + 6 + 4.
-        (2, 9, ConstraintConfig(max_depth=2), 22, 21),
+        (TWO, 2, 9, ConstraintConfig(max_depth=2), 22, 21),
         # Only one constituent has room under the root: over 1 of 3, or 2, or all.
-        (3, 8, ConstraintConfig(max_depth=2), 2 * (1 + 2 * (3 + 2 + 1)), 26),
+        (TWO, 3, 8, ConstraintConfig(max_depth=2), 2 * (1 + 2 * (3 + 2 + 1)), 26),
         # Chains over one word: of 1, 2 or 3 constituents.
-        (1, 11, ConstraintConfig(max_depth=5, max_openings=3), 2 + 4 + 8, 21),
+        (TWO, 1, 11, ConstraintConfig(max_depth=5, max_openings=3), 2 + 4 + 8, 21),
+        # Two tags for each word, one label: bare, or 3 ways with one, or one for each.
+        (TAGGED, 2, 9, ConstraintConfig(max_depth=2), 4 * (1 + 3 + 1), 21),
     ],
 )
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_beam_21_equals_exhaustive_search_over_all_trees(
-    num_words, max_length, limits, count, beam_size, alpha
+    vocabulary, num_words, max_length, limits, count, beam_size, alpha
 ):
     """The paper's beam, or a little more: no step has more hypotheses."""
-    written = all_trees(num_words, max_length, limits)
+    written = all_trees(vocabulary, num_words, max_length, limits)
     assert len(set(written)) == len(written) == count
     for length in range(1, max_length):
         alive = {tree[:length] for tree in written if len(tree) > length}
         assert len(alive) <= beam_size
 
     # Logits of each prefix from a table of 97 rows, the other symbols among them.
-    shape = (3, 97, TWO.vocab_size)
+    shape = (3, 97, vocabulary.vocab_size)
     logits = np.random.default_rng(11).normal(scale=2.0, size=shape)
     model = PrefixModel(logits)
-    rule = WellFormed(TWO, tf.fill([3], num_words), tf.fill([3], max_length), limits)
+    lengths = tf.fill([3], max_length)
+    rule = WellFormed(vocabulary, tf.fill([3], num_words), lengths, limits)
     result = beam_search(
         model.step,
         model.start(beam_size, max_length),

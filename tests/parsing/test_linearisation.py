@@ -17,6 +17,15 @@ def test_a_tree_is_written_as_labels_with_xx_for_each_word():
     assert linearisation.delinearise(FOX_SYMBOLS, FOX.words, FOX.tags) == FOX
 
 
+def test_a_tree_is_written_as_labels_with_the_tag_of_each_word():
+    symbols = linearisation.linearise(FOX, keep_tags=True)
+    assert symbols == ["(S", "(NP", "DT", "NN", ")NP", "(VP", "VBD", ")VP", ".", ")S"]
+    assert linearisation.delinearise(symbols, FOX.words, FOX.tags, FOX.tags) == FOX
+    broken = [*symbols[:-2], ")NP", ")S"]
+    repaired = linearisation.repair(broken, 4, word_symbols=["NN", "DT", "VBD", "."])
+    assert repaired == [*symbols[:-2], "NN", ")S"]
+
+
 def test_a_bracket_without_label_has_no_symbol():
     with pytest.raises(
         ValueError, match="Every bracket must have a label; `trees.clean`"
@@ -30,6 +39,9 @@ def test_every_tree_comes_back_from_its_symbols(tree):
     symbols = linearisation.linearise(tree)
     assert linearisation.delinearise(symbols, tree.words, tree.tags) == tree
     assert linearisation.repair(symbols, len(tree.words)) == symbols
+    tagged = linearisation.linearise(tree, keep_tags=True)
+    arguments = tree.words, tree.tags, {*tree.tags}
+    assert linearisation.delinearise(tagged, *arguments) == tree
 
 
 def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
@@ -37,6 +49,8 @@ def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
     for tree in [*treebank["train"], *treebank["dev"]]:
         symbols = linearisation.linearise(tree)
         assert linearisation.delinearise(symbols, tree.words, tree.tags) == tree
+        tagged = linearisation.linearise(tree, keep_tags=True)
+        assert [symbol for symbol in tagged if symbol[0] not in "()"] == tree.tags
 
 
 @pytest.mark.parametrize(
@@ -45,7 +59,7 @@ def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
         ("", "After 0 symbols, this is missing: a tree."),
         ("(S XX XX", r"After 3 symbols, this is missing: \)S\."),
         ("(S XX (NP XX", r"After 4 symbols, this is missing: \)NP \)S\."),
-        ("(S XX )S", "The symbols have 1 times 'XX' for 2 words."),
+        ("(S XX )S", "The symbols stand for 1 words, and there are 2."),
         ("(S XX XX XX )S", "Symbol 4, 'XX', has no word: there are 2."),
         ("XX XX", "Symbol 1, 'XX', stands for a word outside all brackets."),
         ("(S XX XX )NP", r"Symbol 4, '\)NP', must be '\)S', which is open."),
@@ -128,6 +142,13 @@ def test_repair_needs_a_word():
 def test_tags_of_punctuation_come_from_the_word(tag, words):
     assert [linearisation.tag_of(word) for word in words] == [tag] * len(words)
     assert linearisation.tags_of(words) == [tag] * len(words)
+
+
+def test_what_a_parser_tags_is_taken_for_words_that_are_no_punctuation():
+    words = ["the", ",", "fox", "ran", "."]
+    predicted = ["DT", "NN", ",", "VBD", "."]
+    expected = ["DT", ",", "XX", "VBD", "."]
+    assert linearisation.joined_tags(words, predicted) == expected
 
 
 def test_a_single_quote_is_punctuation_where_one_was_opened():

@@ -23,12 +23,25 @@ def test_ids_follow_the_special_ones_in_pairs(vocabulary):
     assert list(vocabulary.closing_ids) == [6, 8, 10]
 
 
-def test_what_is_saved_comes_back(vocabulary, tmp_path):
+def test_tags_take_the_place_of_xx():
+    vocabulary = symbols.SymbolVocabulary(["S"], ["NN", "DT", "NN"])
+    assert vocabulary.word_symbols == ("DT", "NN")
+    assert vocabulary.encode(["(S", "DT", "NN", ")S"]) == [6, 4, 5, 7]
+    assert list(vocabulary.word_ids) == [4, 5]
+    with pytest.raises(ValueError, match="labels are S and tags DT, NN"):
+        vocabulary.encode(["(S", "XX", ")S"])
+
+
+@pytest.mark.parametrize("tags", [(), ("NN", "DT")])
+def test_what_is_saved_comes_back(tags, tmp_path):
+    vocabulary = symbols.SymbolVocabulary(["S", "NP", "VP"], tags)
     vocabulary.save(tmp_path / "labels.json")
     loaded = symbols.load(tmp_path / "labels.json")
     assert loaded.symbols == vocabulary.symbols
     assert loaded.fingerprint == vocabulary.fingerprint
-    assert symbols.SymbolVocabulary(["S"]).fingerprint != vocabulary.fingerprint
+    others = (["S"], tags), (["S", "NP", "VP"], ["NN"])
+    for other in others:
+        assert symbols.SymbolVocabulary(*other).fingerprint != vocabulary.fingerprint
 
 
 @pytest.mark.parametrize("symbol", ["(PP", "word", "</s>", "("])
@@ -36,6 +49,12 @@ def test_an_unknown_symbol_is_named(vocabulary, symbol):
     with pytest.raises(ValueError, match="whose labels are NP, S, VP") as caught:
         vocabulary.encode(["(S", symbol])
     assert repr(symbol) in str(caught.value)
+
+
+def test_a_file_from_before_there_were_tags_is_read(tmp_path):
+    path = tmp_path / "labels.json"
+    path.write_text(json.dumps({"format_version": 1, "labels": ["S"]}))
+    assert symbols.load(path).word_symbols == ("XX",)
 
 
 def test_no_labels_are_refused():

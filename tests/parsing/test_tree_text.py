@@ -13,24 +13,35 @@ from tests.parsing import random_trees
 VOCABULARY = symbols.SymbolVocabulary(random_trees.LABELS)
 
 
-@tf.function(
-    input_signature=[
-        tf.TensorSpec([None, None], tf.int32),
-        tf.TensorSpec([None], tf.string),
-    ]
-)
-def written(tokens, text):
-    """The trees of some sentences, from their symbols."""
-    words = tree_text.split_words(text)
-    return tree_text.write_trees(VOCABULARY, tokens, tree_text.leaves(words))
+TAGS = ["DT", "NN", ",", "''"]
+TAGGED = symbols.SymbolVocabulary(random_trees.LABELS, TAGS)
 
 
-def rows_of(sequences):
+def writer(vocabulary):
+    """What writes the trees of some sentences, from their symbols."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+        ]
+    )
+    def write(tokens, text):
+        words = tree_text.split_words(text)
+        return tree_text.write_trees(vocabulary, tokens, words)
+
+    return write
+
+
+written, written_with_tags = writer(VOCABULARY), writer(TAGGED)
+
+
+def rows_of(sequences, vocabulary=VOCABULARY):
     """Ids of symbols as rows: EOS, then padding."""
     longest = max(map(len, sequences), default=0) + 1
     rows = np.full((len(sequences), longest), config.PAD_ID, np.int32)
     for row, sequence in zip(rows, sequences, strict=True):
-        row[: len(sequence) + 1] = [*VOCABULARY.encode(sequence), config.EOS_ID]
+        row[: len(sequence) + 1] = [*vocabulary.encode(sequence), config.EOS_ID]
     return rows
 
 
@@ -50,11 +61,28 @@ def test_the_graph_writes_trees_as_python_does(drawn):
 
 
 @settings(max_examples=40, deadline=None)
+@given(random_trees.TREES, st.data())
+def test_the_graph_joins_tags_as_python_does(tree, data):
+    sequence = linearisation.linearise(tree)
+    tags = [data.draw(st.sampled_from(TAGS)) for _ in tree.words]
+    given_tags = iter(tags)
+    tagged = [
+        next(given_tags) if symbol == linearisation.WORD else symbol
+        for symbol in sequence
+    ]
+    found = written_with_tags(rows_of([tagged], TAGGED), [" ".join(tree.words)])
+    expected = linearisation.delinearise(
+        sequence, tree.words, linearisation.joined_tags(tree.words, tags)
+    )
+    assert found.numpy()[0].decode() == str(expected)
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(["`", "'", "''", "a"]), min_size=1, max_size=23))
 def test_a_quote_closes_what_another_has_opened(words):
-    leaves = tree_text.leaves(tf.ragged.constant([["`", "`"], words])).numpy()[1]
-    tags = [leaf.decode().split()[0][1:] for leaf in leaves if leaf]
-    assert tags == linearisation.tags_of(words)
+    tags = tree_text.tags_of(tf.ragged.constant([["`", "`"], words])).numpy()[1]
+    found = [tag.decode() for tag in tags[: len(words)]]
+    assert found == linearisation.tags_of(words)
 
 
 def test_every_word_that_has_a_tag_of_its_own_gets_it():
@@ -62,11 +90,10 @@ def test_every_word_that_has_a_tag_of_its_own_gets_it():
         word for line in linearisation.WORDS_OF_TAG.values() for word in line.split()
     ]
     words += [*trees.BRACKETS, "(S", ":)", "()", "XX", ")S", "\u00e9", "\U0001f600"]
-    leaves = tree_text.leaves(tf.ragged.constant([words])).numpy()[0]
-    expected = [
-        f" ({linearisation.tag_of(word)} {trees.escape(word)})" for word in words
-    ]
-    assert [leaf.decode() for leaf in leaves] == expected
+    flat = ["(S", *[linearisation.WORD] * len(words), ")S"]
+    [tree] = written(rows_of([flat]), [" ".join(words)]).numpy()
+    expected = [f"({linearisation.tag_of(w)} {trees.escape(w)})" for w in words]
+    assert tree.decode() == f"(S {' '.join(expected)})"
 
 
 def test_words_without_a_symbol_stand_last_in_the_root():
