@@ -174,6 +174,9 @@ class TrainingConfig:
     adam_epsilon: float = 1e-9
     # epsilon_ls of §5.4.
     label_smoothing: float = 0.1
+    # Parsing: weight of a loss that shows a head of each decoder layer the word that
+    # comes next; 0: none, as in the paper.
+    guided_alignment: float = 0.0
     # Checkpoints averaged at the end (§6.1: 5 for base, 20 for big).
     average_last: int = 5
 
@@ -191,6 +194,11 @@ class TrainingConfig:
             check_rate(name, getattr(self, name))
         for name in ("learning_rate_scale", "adam_epsilon"):
             check_above_zero(name, getattr(self, name))
+        if not 0 <= self.guided_alignment < math.inf:
+            raise ValueError(
+                "`guided_alignment` must be a finite number, at least 0. "
+                f"Received: guided_alignment={self.guided_alignment}."
+            )
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "`tokens_per_batch` must be at least `max_length`, or the longest pair "

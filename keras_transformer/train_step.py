@@ -56,6 +56,7 @@ class TokenTrainer(keras.Model):
         jit_compile: bool | str = "auto",
         accumulate_steps: int = 1,
         seed: int = 0,
+        guide: Any = None,
         **kwargs,
     ) -> None:
         """Configure training.
@@ -69,6 +70,8 @@ class TokenTrainer(keras.Model):
             accumulate_steps: Pieces that each batch is cut into, to save memory. Their
                 gradients are added before the one update, so the result is the same.
             seed: Keys the dropout masks, together with step, replica and piece.
+            guide: A `GuidedAlignment`, whose losses are added to the objective, though
+                not to the `loss` that is reported; a saved model does without.
             **kwargs: As of `keras.Model.compile`.
 
         Raises:
@@ -83,6 +86,7 @@ class TokenTrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
         self.accumulate_steps = accumulate_steps
         self.seed = seed
+        self._guide = guide
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
@@ -181,15 +185,25 @@ class TokenTrainer(keras.Model):
             gradients are.
         """
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
-            logits = self(source, self.shift_right(target), training=True)
+            logits, guidance = self._training_logits(source, target)
             sums = self._token_sums(target, logits)
-            objective = self.optimizer.scale_loss(sums[0] * scale)
+            objective = self.optimizer.scale_loss((sums[0] + guidance) * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients come as slices; dense ones can be summed by any strategy.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         # Infinite or NaN as soon as one of them is.
         size = sum(ops.sum(ops.abs(gradient)) for gradient in gradients)
         return gradients, sums, size
+
+    def _training_logits(self, source, target):
+        """Return logits, and what attention that looks elsewhere costs, summed."""
+        inputs = source, self.shift_right(target)
+        if self._guide is None:
+            return self(*inputs, training=True), 0.0
+        logits, attention = self(*inputs, training=True, return_attention=True)
+        losses = self._guide.token_losses(source, target, attention["cross"])
+        is_padding = ops.equal(target, self.config.pad_id)
+        return logits, ops.sum(ops.where(is_padding, 0.0, losses))
 
     def _is_skipped(self, loss, is_finite):
         """Whether a step counts as skipped.

@@ -28,6 +28,7 @@ from keras_transformer.training import (
     stops,
     workers,
 )
+from keras_transformer.training.guided_alignment import GuidedAlignment
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer
 from keras_transformer.training.strategies import Process, make_strategy, this_process
@@ -179,7 +180,8 @@ def train(
     tokenizer = check_corpus(data_dir, config)
     labels = check_labels(data_dir, config)
     with strategy.scope():
-        model = build(config, options, process.num_replicas)
+        guide = guide_of(config, tokenizer, labels)
+        model = build(config, options, process.num_replicas, guide)
     corpus, plan = plan_batches(data_dir, config)
     write(describe(model, plan, process))
     with workers.watching(place, process):
@@ -390,7 +392,31 @@ def check_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary |
     return labels
 
 
-def build(config: RunConfig, options: RunOptions, num_replicas: int = 1) -> Transformer:
+def guide_of(
+    config: RunConfig, tokenizer: Any, labels: symbols.SymbolVocabulary | None
+) -> GuidedAlignment | None:
+    """Return what shows attention where to look, if the run's config says so.
+
+    Raises:
+        ValueError: If the model translates, or the tokens do not tell words.
+    """
+    weight = config.training.guided_alignment
+    if not weight:
+        return None
+    if labels is None:
+        raise ValueError(
+            "`guided_alignment` must be 0 in translation, where no alignment of the "
+            f"words is known. Received: guided_alignment={weight}."
+        )
+    return GuidedAlignment(weight, tokenizer, labels)
+
+
+def build(
+    config: RunConfig,
+    options: RunOptions,
+    num_replicas: int = 1,
+    guide: GuidedAlignment | None = None,
+) -> Transformer:
     """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
     model = Transformer(config.model, dtype=config.precision)
     optimizer = paper_optimizer(config.model.d_model, config.training)
@@ -402,6 +428,7 @@ def build(config: RunConfig, options: RunOptions, num_replicas: int = 1) -> Tran
         jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
         accumulate_steps=count_pieces(config, options, num_replicas),
         seed=config.seed,
+        guide=guide,
     )
     return model
 

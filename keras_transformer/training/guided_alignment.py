@@ -1,0 +1,102 @@
+"""Guided alignment: attention that is shown where to look while a parser trains.
+
+"Guided Alignment Training for Topic-Aware Neural Machine Translation" (Chen et al.
+2016) adds to the loss how far attention is from a known alignment of the words. In
+parsing it is known exactly: at each step the decoder is before one word of the
+sentence, or behind the last. Without help it must find out by counting symbols, which
+thousands of trees do not teach.
+
+The paper has no such loss. It changes training alone: the model and its search are the
+paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.parsing.symbols import SymbolVocabulary
+from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
+
+Tensor = Any
+
+# SentencePiece's sign for a space.
+_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+# Keeps the logarithm finite.
+_SMALLEST = 1e-6
+
+
+class GuidedAlignment:
+    """The loss of attention that looks elsewhere than at the next word.
+
+    The first head of each decoder layer's encoder-decoder attention is to look at the
+    tokens of the word that the next symbol for a word will stand for, and at EOS when
+    there is no other word. Its loss is the negative logarithm of its weights there.
+
+    Args:
+        weight: Of this loss beside that of a symbol, above 0.
+        tokenizer: Of the sentences.
+        vocabulary: The symbols of the trees.
+
+    Raises:
+        ValueError: If the tokens do not tell where words begin.
+    """
+
+    def __init__(
+        self, weight: float, tokenizer: Any, vocabulary: SymbolVocabulary
+    ) -> None:
+        if not isinstance(tokenizer, SentencePieceTokenizer):
+            raise ValueError(
+                "`guided_alignment` needs tokens that tell where words begin, as "
+                f"those of --tokenizer=bpe do. Received: {tokenizer.kind}. Prepare "
+                "the data with --tokenizer=bpe, or set --guided_alignment=0."
+            )
+        self.weight = weight
+        pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)[tf.newaxis])
+        self._begins = np.array(
+            [piece.decode().startswith(_SPACE) for piece in pieces.numpy()[0]]
+        )
+        # Padding behind EOS is no part of it.
+        self._begins[[tokenizer.eos_id, tokenizer.pad_id]] = True
+        self._is_word = np.isin(np.arange(vocabulary.vocab_size), vocabulary.word_ids)
+
+    def token_losses(
+        self, source: Tensor, target: Tensor, cross_weights: Sequence[Tensor]
+    ) -> Tensor:
+        """Return the loss of each symbol, the mean over the layers.
+
+        Args:
+            source: int32 `[batch, source_length]`, EOS at the end, then padding.
+            target: int32 `[batch, target_length]`, as it is to be written.
+            cross_weights: Of each layer, float
+                `[batch, heads, target_length, source_length]`.
+
+        Returns:
+            float32 `[batch, target_length]` in nats, padding included.
+        """
+        aligned = self.alignment(source, target)
+        losses = []
+        for weights in cross_weights:
+            first = tf.cast(weights[:, 0], tf.float32)
+            there = tf.reduce_sum(tf.where(aligned, first, 0.0), axis=-1)
+            losses.append(-tf.math.log(there + _SMALLEST))
+        return self.weight * tf.add_n(losses) / len(losses)
+
+    def alignment(self, source: Tensor, target: Tensor) -> Tensor:
+        """Say which tokens are of the word that each symbol is before, or is itself.
+
+        Args:
+            source: As of `token_losses`.
+            target: As of `token_losses`.
+
+        Returns:
+            bool `[batch, target_length, source_length]`.
+        """
+        begins = tf.cast(tf.gather(self._begins, source), tf.int32)
+        is_word = tf.cast(tf.gather(self._is_word, target), tf.int32)
+        word_of_token = tf.cumsum(begins, axis=1)  # from 1
+        next_word = tf.cumsum(is_word, axis=1, exclusive=True) + 1
+        return next_word[:, :, tf.newaxis] == word_of_token[:, tf.newaxis, :]
