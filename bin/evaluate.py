@@ -27,7 +27,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, text_files
+from keras_transformer import model_flags, programs, search_flags, text_files
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
@@ -45,12 +45,6 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
     "Code for the Moses tokenizer; default: the model's, or de.",
-)
-_BEAM_SIZE = flags.DEFINE_integer(
-    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
-)
-_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
-    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -101,6 +95,7 @@ _FLAGS_OF = {
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
 }
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
@@ -187,8 +182,7 @@ def score_translations() -> dict:
             references,
             checkpoint=CHECKPOINT.value,
             batch_size=_BATCH_SIZE.value or 64,
-            beam_size=_BEAM_SIZE.value,
-            length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+            **search_flags.given(),
         )
         hypotheses, language, perplexity = result
     return report(hypotheses, references, language, perplexity)
@@ -238,8 +232,7 @@ def parse_gold(gold, constrained: bool):
     parser = ModelDir(MODEL_DIR.value).load_parser(
         CHECKPOINT.value,
         constrained=constrained,
-        beam_size=_BEAM_SIZE.value,
-        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+        **search_flags.given(),
     )
     return parsing_evaluation.parse_words(parser, gold, _BATCH_SIZE.value)
 

@@ -25,8 +25,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, search_flags
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -37,12 +38,6 @@ _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
-_BEAM_SIZE = flags.DEFINE_integer(
-    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
-)
-_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
-    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
-)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", None, "Sentences parsed at once; default: 16.", lower_bound=1
 )
@@ -61,6 +56,7 @@ _UNCONSTRAINED = flags.DEFINE_bool(
     "For comparison: search among all outputs, and repair those that are no trees.",
 )
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
@@ -99,7 +95,7 @@ def check_flags() -> None:
         raise ValueError("Give one of --model_dir and --saved_model.")
     if _SAVED_MODEL.value is None:
         return
-    for flag in (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, CHECKPOINT, _UNCONSTRAINED):
+    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, CHECKPOINT, _UNCONSTRAINED):
         if flag.value not in (None, False):
             raise ValueError(
                 f"--{flag.name} is fixed when a model is exported; drop it, or use "
@@ -114,8 +110,7 @@ def load_parser():
     return ModelDir(MODEL_DIR.value).load_parser(
         CHECKPOINT.value,
         constrained=not _UNCONSTRAINED.value,
-        beam_size=_BEAM_SIZE.value,
-        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+        **search_flags.given(),
     )
 
 

@@ -18,8 +18,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, text_files
+from keras_transformer import model_flags, programs, search_flags, text_files
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -30,17 +31,12 @@ _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
-_BEAM_SIZE = flags.DEFINE_integer(
-    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
-)
-_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
-    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
-)
 _NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best first.")
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 64, "Sentences translated at once.", lower_bound=1
 )
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
@@ -59,7 +55,7 @@ def main() -> dict:
 def _translate(lines):
     if _SAVED_MODEL.value is None:
         return _load_translator().translate(lines, _BATCH_SIZE.value)
-    fixed = (_BEAM_SIZE, _LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
+    fixed = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
     for flag in fixed:
         if flag.value is not None:
             raise ValueError(
@@ -77,8 +73,7 @@ def _load_translator():
     return ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value,
         num_best=_NBEST.value or 1,
-        beam_size=_BEAM_SIZE.value,
-        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+        **search_flags.given(),
     )
 
 

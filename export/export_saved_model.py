@@ -21,17 +21,11 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, search_flags
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Takes one folder a version: EXPORT_DIR/VERSION."
-)
-_BEAM_SIZE = flags.DEFINE_integer(
-    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
-)
-_LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
-    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
 )
 _MAX_INPUT_LENGTH = flags.DEFINE_integer(
     "max_input_length",
@@ -70,6 +64,7 @@ _CHECK_LINES = flags.DEFINE_integer(
     "check_lines", 16, "Lines of it that are tried; 0: none.", lower_bound=0
 )
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
@@ -87,8 +82,7 @@ def main() -> dict:
     searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
-        beam_size=_BEAM_SIZE.value,
-        length_penalty_alpha=_LENGTH_PENALTY_ALPHA.value,
+        **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
     )
     description = describe(place, searcher, checkpoint.step)
