@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding import BeamSearchResult, beam_search
+from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.model import Transformer
 from keras_transformer.parsing import (
     Tree,
@@ -223,19 +223,9 @@ class Parser(TextSearch):
         # So many symbols as a tree needs, however few tokens its words are.
         limits = tf.maximum(self.output_limits(source_tokens), num_words + NUM_NEEDED)
         limits = tf.where(num_words > 0, limits, 0)
-        step_fn, cache, max_steps = self.stepping(
-            source_tokens, limits, self.decoding.beam_size
-        )
         rule = WellFormed(self.vocabulary, num_words, limits, self.constraint)
-        return beam_search(
-            step_fn,
-            cache,
-            max_lengths=limits,
-            max_steps=max_steps,
-            config=self.decoding,
-            allowed_tokens=rule.allowed_tokens if self.constrained else None,
-            **self.special_ids,
-        )
+        allowed = rule.allowed_tokens if self.constrained else None
+        return self.best_outputs(source_tokens, limits, allowed_tokens=allowed)
 
     def _tree(self, sentence: str, symbols: Any, is_valid: bool) -> Tree | None:
         """Return the tree of a sentence, repaired where it is none."""

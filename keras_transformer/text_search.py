@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, check_at_least
+from keras_transformer.decoding import BeamSearchResult, beam_search
 from keras_transformer.model import Transformer
 
 Answer = TypeVar("Answer")
@@ -64,6 +65,29 @@ class TextSearch(tf.Module):
             return self.model.decode_step(tokens, step, seen, source, cache)
 
         return step_fn, cache, max_steps
+
+    def best_outputs(
+        self, source_tokens: tf.Tensor, limits: tf.Tensor, **options: Any
+    ) -> BeamSearchResult:
+        """Search for the best outputs, as `decoding` says.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            limits: int32 `[batch]`, tokens an output may have.
+            **options: As of `beam_search`.
+        """
+        step_fn, cache, max_steps = self.stepping(
+            source_tokens, limits, self.decoding.beam_size
+        )
+        return beam_search(
+            step_fn,
+            cache,
+            max_lengths=limits,
+            max_steps=max_steps,
+            config=self.decoding,
+            **options,
+            **self.special_ids,
+        )
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, check_at_least
-from keras_transformer.decoding import BeamSearchResult, beam_search
+from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.model import Transformer
 from keras_transformer.text_search import TextSearch, in_batches
 
@@ -183,18 +183,8 @@ class Translator(TextSearch):
         limits += tf.where(limits > 0, self.lengths(forced_prefix), 0)
         if self.model.config.position_encoding == "learned":
             limits = tf.minimum(limits, self.model.config.num_positions)
-        step_fn, cache, max_steps = self.stepping(
-            source_tokens, limits, self.decoding.beam_size
-        )
-        return beam_search(
-            step_fn,
-            cache,
-            max_lengths=limits,
-            max_steps=max_steps,
-            config=self.decoding,
-            num_best=num_best,
-            forced_prefix=forced_prefix,
-            **self.special_ids,
+        return self.best_outputs(
+            source_tokens, limits, num_best=num_best, forced_prefix=forced_prefix
         )
 
 
