@@ -1,0 +1,67 @@
+"""How many times faster one program is than another, run by turns.
+
+    python benchmarks/compare.py --rounds=3 --ours="python benchmarks/train_step.py" \
+        --peer="peer/bin/python peer/train_step.py"
+
+runs --ours, then --peer, and so on, never both at once. Each prints lines of JSON, of
+which the last counts. Both are printed as they come, and at the end the medians over
+the rounds with their ratio: above 1, ours is faster.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import comparison, measure
+from keras_transformer import programs
+
+_OURS = flags.DEFINE_string("ours", None, "Command, without a shell: `env A=1 python`.")
+_PEER = flags.DEFINE_string("peer", None, "The other command.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "How often each runs.", lower_bound=1)
+_KEY = flags.DEFINE_string(
+    "key",
+    "median_step_s",
+    "Number of the lines; a rate if it ends in per_s, or a time.",
+)
+_PEER_KEY = flags.DEFINE_string(
+    "peer_key", None, "Its name in the peer's lines; default: --key."
+)
+
+
+def main() -> dict:
+    """Run both by turns and print the ratio."""
+    programs.check_given(_OURS, _PEER)
+    keys = {"ours": _KEY.value, "peer": _PEER_KEY.value or _KEY.value}
+    rate = comparison.is_rate(keys["ours"])
+    if rate != comparison.is_rate(keys["peer"]):
+        raise ValueError(
+            "--key and --peer_key must both be times, or rates, which end in per_s. "
+            f"Received: key={keys['ours']}, peer_key={keys['peer']}."
+        )
+    values = comparison.alternate(
+        {"ours": _OURS.value, "peer": _PEER.value},
+        keys,
+        _ROUNDS.value,
+        measure.write_line,
+    )
+    result = {
+        "benchmark": "compare",
+        "key": keys["ours"],
+        "peer_key": keys["peer"],
+        "rounds": _ROUNDS.value,
+        **measure.spread("ours", values["ours"]),
+        **measure.spread("peer", values["peer"]),
+        **comparison.times_faster(values["ours"], values["peer"], rate=rate),
+    }
+    measure.write_line(**result)
+    return result
+
+
+if __name__ == "__main__":
+    programs.run(main)
