@@ -1,0 +1,154 @@
+"""How long a training step takes, and which share of the machine's rate it reaches.
+
+    python benchmarks/train_step.py --preset=base --steps=50
+
+trains the model as bin/train.py does, on one batch of random tokens without padding: a
+short `fit` that is not counted, then one of --steps. Prints one line of JSON;
+docs/benchmarks.md says what its keys mean. --rows, --source_length, --target_length and
+the fields of the preset have flags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure
+from keras_transformer import device_flags, preset_flags, presets, programs
+from keras_transformer.config import ModelConfig, TrainingConfig
+
+_PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
+_ROWS = flags.DEFINE_integer("rows", 64, "Pairs of a batch.", lower_bound=1)
+_SOURCE_LENGTH = flags.DEFINE_integer(
+    "source_length", 32, "Tokens of a source, its end counted.", lower_bound=1
+)
+_TARGET_LENGTH = flags.DEFINE_integer(
+    "target_length", 32, "Tokens of a target, its end counted.", lower_bound=1
+)
+_STEPS = flags.DEFINE_integer("steps", 50, "Steps that are timed.", lower_bound=1)
+_UNTIMED_STEPS = flags.DEFINE_integer(
+    "untimed_steps", 2, "Steps before them, of another `fit`.", lower_bound=1
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Of weights and tokens.", lower_bound=0)
+# What a step's work depends on.
+_TRAINING_FIELDS = ("label_smoothing", "accumulate_steps")
+_PRESET_FLAGS = {
+    "model": preset_flags.define(ModelConfig),
+    "training": preset_flags.define(
+        TrainingConfig,
+        leave_out=[
+            field.name
+            for field in dataclasses.fields(TrainingConfig)
+            if field.name not in _TRAINING_FIELDS
+        ],
+    ),
+}
+flags.adopt_module_key_flags(device_flags)
+flags.adopt_module_key_flags(preset_flags)
+
+
+def main() -> dict:
+    """Time steps and print them."""
+    preset = presets.get(_PRESET.value)
+    parts = {
+        part: preset_flags.override(getattr(preset, part), holders)
+        for part, holders in _PRESET_FLAGS.items()
+    }
+    import keras
+
+    from benchmarks import training_steps
+    from keras_transformer.model_dir import RunConfig
+    from keras_transformer.training import run as training_run
+    from keras_transformer.training.strategies import make_strategy, this_process
+
+    length = max(_SOURCE_LENGTH.value, _TARGET_LENGTH.value)
+    parts["training"] = dataclasses.replace(
+        parts["training"], tokens_per_batch=_ROWS.value * length, max_length=length
+    )
+    config = RunConfig(
+        preset=preset.name,
+        **parts,
+        decoding=preset.decoding,
+        source_language="none",
+        target_language="none",
+        tokenizer_hash="none",
+        precision=device_flags.PRECISION.value,
+        seed=_SEED.value,
+    )
+    options = training_run.RunOptions(**device_flags.options())
+    process = this_process(make_strategy(options.distribution, options.num_replicas))
+    if process.count > 1:
+        raise ValueError("This benchmark is for one process: leave TF_CONFIG unset.")
+    dtype = keras.DTypePolicy(config.precision).compute_dtype
+    around = measure.surroundings(dtype)
+    keras.utils.set_random_seed(config.seed)
+    with process.strategy.scope():
+        model = training_run.build(config, options, process.num_replicas)
+    batches = training_steps.same_batch(
+        config.model,
+        _ROWS.value,
+        _SOURCE_LENGTH.value,
+        _TARGET_LENGTH.value,
+        config.seed,
+    )
+    timed = training_steps.time_fit(model, batches, _UNTIMED_STEPS.value, _STEPS.value)
+    result = {
+        "benchmark": "train_step",
+        **asked_for(config, model, process.num_replicas),
+        **figures(config, timed, around["matmul_gflops"]),
+        **around,
+    }
+    measure.write_line(**result)
+    return result
+
+
+def asked_for(config, model, num_replicas: int) -> dict:
+    """Return what was trained."""
+    return {
+        "preset": config.preset,
+        "precision": config.precision,
+        "jit_compile": model.jit_gradients,
+        "num_replicas": num_replicas,
+        "accumulate_steps": model.accumulate_steps,
+        "num_parameters": model.count_params(),
+        "rows": _ROWS.value,
+        "source_length": _SOURCE_LENGTH.value,
+        "target_length": _TARGET_LENGTH.value,
+        "model": dataclasses.asdict(config.model),
+    }
+
+
+def figures(config, timed: dict, matmul_gflops: float) -> dict:
+    """Return times, rates and losses."""
+    from keras_transformer.training_cost import training_flops
+
+    lengths = _SOURCE_LENGTH.value, _TARGET_LENGTH.value
+    tokens = _ROWS.value * sum(lengths)
+    gflop = _ROWS.value * training_flops(config.model, *lengths) / 1e9
+    steps = measure.spread("step_s", timed["seconds"])
+    seconds = steps["median_step_s"]
+    fit_step_s = timed["fit_s"] / len(timed["seconds"])
+    return {
+        "steps": len(timed["seconds"]),
+        **steps,
+        "fit_s": measure.rounded(timed["fit_s"]),
+        "fit_step_s": measure.rounded(fit_step_s),
+        "first_step_s": measure.rounded(timed["first_step_s"]),
+        "tokens_per_s": measure.rounded(tokens / seconds),
+        "fit_tokens_per_s": measure.rounded(tokens / fit_step_s),
+        "gflop": measure.rounded(gflop),
+        "gflops": measure.rounded(gflop / seconds),
+        "share_of_matmul": measure.rounded(gflop / seconds / matmul_gflops, 3),
+        "first_loss": measure.rounded(timed["losses"][0]),
+        "last_loss": measure.rounded(timed["losses"][-1]),
+    }
+
+
+if __name__ == "__main__":
+    programs.run(main)

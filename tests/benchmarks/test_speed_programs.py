@@ -1,0 +1,78 @@
+"""The programs that time training and search, at tiny sizes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--preset=tiny", "--num_layers=1", "--d_model=6", "--d_ff=7", "--num_heads=2")
+
+
+def run(repository, program, *arguments):
+    return subprocess.run(
+        [sys.executable, repository / "benchmarks" / program, *SMALL, *arguments],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+
+
+def line_of(ended):
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    (line,) = ended.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_a_training_step_is_timed_and_counted(repository):
+    """Products of a pair in GFLOP are counted by `training_cost`, here by hand.
+
+    A token: projections 2 * 4 * 36 = 288, FFN 2 * 2 * 42 = 168, with each key 24.
+    Encoder 5 * (456 + 5 * 24) = 2880; decoder 7 * (288 + 7 * 24) = 3192, across
+    7 * (144 + 5 * 24) + 5 * 144 = 2568, FFN 7 * 168 = 1176; logits 7 * 2 * 6 * 13 =
+    1092. Sum 10,908, times 3 for the backward pass, times 3 rows: 98,172.
+    """
+    ended = run(
+        repository,
+        "train_step.py",
+        *("--vocab_size=13", "--rows=3", "--source_length=5", "--target_length=7"),
+        *("--steps=5", "--label_smoothing=0.2", "--precision=mixed_bfloat16"),
+    )
+    line = line_of(ended)
+    assert line["benchmark"] == "train_step" and line["steps"] == 5
+    assert line["gflop"] == pytest.approx(98_172e-9, rel=1e-4)
+    assert line["matmul_dtype"] == "bfloat16" and line["jit_compile"] is False
+    assert line["tokens_per_s"] == pytest.approx(36 / line["median_step_s"], rel=1e-3)
+    assert line["fit_step_s"] == pytest.approx(line["fit_s"] / 5, rel=1e-3)
+    rate = line["gflop"] / line["median_step_s"] / line["matmul_gflops"]
+    assert line["share_of_matmul"] == pytest.approx(rate, rel=0.01)
+
+
+def test_a_search_is_timed_and_its_scores_are_the_models(repository):
+    ended = run(
+        repository,
+        "decode.py",
+        *("--vocab_size=331", "--batch_size=3", "--source_length=5", "--steps=11"),
+        *("--repeats=3", "--beam_size=2"),
+    )
+    line = line_of(ended)
+    assert line["benchmark"] == "decode" and line["beam_size"] == 2
+    assert line["mean_output_tokens"] == 11 and line["repeats"] == 3
+    assert line["tokens_per_s"] == pytest.approx(33 / line["median_call_s"], rel=1e-3)
+    assert line["largest_score_difference"] < 1e-3
+    assert line["first_call_s"] > line["max_call_s"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
+        (["--preset=parsing_tiny"], "--preset=parsing_tiny is a parser's; this bench"),
+    ],
+)
+def test_a_search_that_cannot_be_timed_is_refused(repository, arguments, message):
+    ended = run(repository, "decode.py", *arguments)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith(f"decode.py: {message}")
