@@ -2,21 +2,18 @@
 
 §5.1: pairs of about equal length are batched together, about 25,000 source and 25,000
 target tokens a batch. Each batch has one of at most 11 shapes, so that XLA compiles at
-most 11 times.
+most 11 times. Source and target rows of a batch have a length each.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
 
 import numpy as np
 
 from keras_transformer import config
-
-# Shapes that a run may compile.
-MAX_RUNGS = 11
+from keras_transformer.data import ladders
 
 # The row index that stands for a row of pure padding.
 FILLER = -1
@@ -24,15 +21,17 @@ FILLER = -1
 
 @dataclasses.dataclass(frozen=True)
 class PlannedBatch:
-    """The pairs of one batch and the length that all its rows are padded to.
+    """The pairs of one batch and the lengths that all its rows are padded to.
 
     Attributes:
         rows: int64 `[rows]`, indices into the corpus; -1 is a row of pure padding.
-        length: Tokens of a row, padding included.
+        source_length: Tokens of a source row, padding included.
+        target_length: Tokens of a target row, padding included.
     """
 
     rows: np.ndarray
-    length: int
+    source_length: int
+    target_length: int
 
 
 class BatchPlan:
@@ -44,16 +43,16 @@ class BatchPlan:
     rows. The number and the shapes of an epoch's batches are the same in every epoch.
 
     Args:
-        lengths: int `[pairs]`, tokens of the longer side of each pair, EOS included.
+        source_lengths: int `[pairs]`, tokens of each source, EOS included.
+        target_lengths: int `[pairs]`, tokens of each target, EOS included.
         tokens_per_batch: Most tokens of one side in a batch, padding included.
         rows_multiple: The rows of each batch are a multiple of this (replicas times
             accumulated pieces).
         seed: Of the shuffle, at least 0.
-        max_length: Longer pairs are left out; None keeps all.
-        ladder: Row lengths to use, ascending; pairs longer than the last are left out.
-            None chooses those that pad these lengths least.
-        num_tokens: int `[pairs]`, tokens of source plus target of each pair, counted in
-            `padding_rate`; None counts both sides as long as `lengths`.
+        max_length: Pairs with a longer side are left out; None keeps all.
+        ladder: (source_length, target_length) of each rung, neither of which descends;
+            a pair takes the first that holds both its sides, and is left out if none
+            does. None chooses those that pad these lengths little.
 
     Raises:
         ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
@@ -62,37 +61,38 @@ class BatchPlan:
 
     def __init__(
         self,
-        lengths: np.ndarray,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
         *,
         tokens_per_batch: int,
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: Sequence[int] | None = None,
-        num_tokens: np.ndarray | None = None,
+        ladder: ladders.Ladder | None = None,
     ):
-        lengths = np.asarray(lengths)
         config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
         config.check_at_least("rows_multiple", rows_multiple, 1)
         config.check_at_least("seed", seed, 0)
         self.tokens_per_batch = tokens_per_batch
         self.rows_multiple = rows_multiple
         self.seed = seed
-        kept = fitting_pairs(lengths, max_length, ladder)
-        self.num_left_out = len(lengths) - len(kept)
-        lengths = lengths[kept]
+        sides = np.asarray(source_lengths), np.asarray(target_lengths)
+        kept = fitting_pairs(*sides, max_length, ladder)
+        self.num_left_out = len(sides[0]) - len(kept)
+        sides = sides[0][kept], sides[1][kept]
         if ladder is None:
-            ladder = choose_ladder(lengths, tokens_per_batch, rows_multiple)
-        self.ladder = tuple(ladder)
-        rows_of_rung = self._rows_of_rungs()
+            ladder = ladders.choose_ladder(*sides, tokens_per_batch, rows_multiple)
+        self.ladder = tuple((int(source), int(target)) for source, target in ladder)
         self._kept = kept
-        self._rungs = np.searchsorted(self.ladder, lengths).astype(np.uint8)
-        self._starts, self._rung_of_batch = cut_into_batches(
-            np.bincount(self._rungs, minlength=len(self.ladder)), rows_of_rung
+        self._rungs = ladders.rungs_of_pairs(self.ladder, *sides)
+        self._starts, self._rung_of_batch, self._rows_of_rung = (
+            ladders.cut_into_batches(
+                np.bincount(self._rungs, minlength=len(self.ladder)),
+                self._most_rows_of_rungs(),
+                rows_multiple,
+            )
         )
-        self._rows_of_rung = rows_of_rung
-        sides = 2 * lengths.astype(np.int64) if num_tokens is None else num_tokens[kept]
-        self._num_real_tokens = int(np.sum(sides, dtype=np.int64))
+        self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
         self._epochs: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._lock = threading.Lock()
 
@@ -107,10 +107,13 @@ class BatchPlan:
         return len(self._starts)
 
     @property
-    def shapes(self) -> tuple[tuple[int, int], ...]:
-        """(rows, length) of each kind of batch, shortest length first."""
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        """(rows, source_length, target_length) of each kind of batch, as on the ladder.
+
+        Neither length descends.
+        """
         used = np.unique(self._rung_of_batch)
-        return tuple((self._rows_of_rung[rung], self.ladder[rung]) for rung in used)
+        return tuple((int(self._rows_of_rung[n]), *self.ladder[n]) for n in used)
 
     @property
     def num_filler_rows(self) -> int:
@@ -120,8 +123,8 @@ class BatchPlan:
     @property
     def padding_rate(self) -> float:
         """Share of padding, filler rows included, in the matrices of both sides."""
-        lengths = np.array(self.ladder)[self._rung_of_batch]
-        positions = 2 * int(np.sum(self._rows_of_batches() * lengths))
+        lengths = np.sum(self.ladder, axis=1)[self._rung_of_batch]
+        positions = int(np.sum(self._rows_of_batches() * lengths))
         return 1 - self._num_real_tokens / positions
 
     def batch(self, step: int) -> PlannedBatch:
@@ -134,10 +137,10 @@ class BatchPlan:
         rows = np.full(num_rows, FILLER, np.int64)
         members = self._kept[order[start : start + num_rows]]
         rows[: len(members)] = members
-        return PlannedBatch(rows=rows, length=self.ladder[rung])
+        return PlannedBatch(rows, *self.ladder[rung])
 
-    def _rows_of_rungs(self) -> tuple[int, ...]:
-        longest = self.ladder[-1]
+    def _most_rows_of_rungs(self) -> np.ndarray:
+        longest = max(self.ladder[-1])
         if self.rows_multiple * longest > self.tokens_per_batch:
             raise ValueError(
                 "`tokens_per_batch` must hold `rows_multiple` rows of the longest "
@@ -146,10 +149,12 @@ class BatchPlan:
                 f"Set tokens_per_batch to at least {self.rows_multiple * longest}, or "
                 "lower max_length."
             )
-        return rows_of_rungs(self.ladder, self.tokens_per_batch, self.rows_multiple)
+        return ladders.rows_of_rungs(
+            np.max(self.ladder, axis=1), self.tokens_per_batch, self.rows_multiple
+        )
 
     def _rows_of_batches(self) -> np.ndarray:
-        return np.array(self._rows_of_rung)[self._rung_of_batch]
+        return self._rows_of_rung[self._rung_of_batch]
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch's order of pairs and order of batches."""
@@ -171,177 +176,106 @@ class BatchPlan:
 
 
 def fitting_pairs(
-    lengths: np.ndarray, max_length: int | None, ladder: Sequence[int] | None
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    max_length: int | None,
+    ladder: ladders.Ladder | None,
 ) -> np.ndarray:
     """Return the indices of the pairs short enough for `max_length` and `ladder`.
 
     Raises:
-        ValueError: If there are none, or `ladder` does not ascend.
+        ValueError: If there are none, or `ladder` descends.
     """
-    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
-        raise ValueError(
-            "`lengths` must be integers of shape [pairs]. "
-            f"Received: dtype={lengths.dtype}, shape={lengths.shape}."
-        )
-    limits = [] if max_length is None else [max_length]
-    if ladder is not None:
-        if not 1 <= len(ladder) <= 255 or any(np.diff([0, *ladder]) < 1):
+    sides = {"source_lengths": source_lengths, "target_lengths": target_lengths}
+    for name, lengths in sides.items():
+        if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
             raise ValueError(
-                "`ladder` must hold 1 to 255 lengths that ascend from 1 or more. "
-                f"Received: ladder={tuple(ladder)}."
+                f"`{name}` must be integers of shape [pairs]. "
+                f"Received: dtype={lengths.dtype}, shape={lengths.shape}."
             )
-        limits.append(ladder[-1])
-    kept = np.arange(len(lengths))
-    if limits:
-        kept = np.flatnonzero(lengths <= min(limits))
-    if not len(kept):
+        if len(lengths) and lengths.min() < 1:
+            raise ValueError(
+                f"`{name}` must be at least 1: each side has an EOS. "
+                f"Received: {lengths.min()}."
+            )
+    if len(source_lengths) != len(target_lengths):
         raise ValueError(
-            f"No pair to batch: of {len(lengths)} pairs none has at most "
-            f"{min(limits, default='any number of')} tokens a side. Raise max_length."
+            "`source_lengths` and `target_lengths` must be of the same pairs. "
+            f"Received: {len(source_lengths)} and {len(target_lengths)} lengths."
         )
+    if not len(source_lengths):
+        raise ValueError("No pair to batch: `source_lengths` is empty.")
+    limits = [] if max_length is None else [(max_length, max_length)]
+    if ladder is not None:
+        _check_ladder(ladder)
+        limits.append(ladder[-1])
+    kept = np.arange(len(source_lengths))
+    if limits:
+        source_limit, target_limit = np.min(limits, axis=0)
+        kept = np.flatnonzero(
+            (source_lengths <= source_limit) & (target_lengths <= target_limit)
+        )
+        if not len(kept):
+            raise ValueError(
+                f"No pair to batch: of {len(source_lengths)} pairs none has at most "
+                f"{source_limit} source and {target_limit} target tokens. Raise "
+                "max_length, or the last rung of the ladder."
+            )
     return kept
 
 
-def choose_ladder(
-    lengths: np.ndarray, tokens_per_batch: int, rows_multiple: int = 1
-) -> tuple[int, ...]:
-    """Return the row lengths, at most 11, whose batches have the fewest positions.
-
-    Many rungs pad single rows less; few rungs leave less over that must move up. So the
-    best ladder of each size is cut into batches, and the best of those is taken.
-
-    Args:
-        lengths: int `[pairs]`, not empty.
-        tokens_per_batch: Most tokens of one side in a batch.
-        rows_multiple: The rows of each batch are a multiple of this.
-    """
-
-    def num_positions(ladder):
-        rows = rows_of_rungs(ladder, tokens_per_batch, rows_multiple)
-        pairs = np.bincount(np.searchsorted(ladder, values), counts, len(ladder))
-        _, rungs = cut_into_batches(pairs.astype(np.int64), rows)
-        return int(np.sum(np.multiply(rows, ladder)[rungs]))
-
-    values, counts = np.unique(lengths, return_counts=True)
-    return min(ladders(values, counts), key=num_positions)
-
-
-def ladders(
-    values: np.ndarray, counts: np.ndarray, max_rungs: int = MAX_RUNGS
-) -> list[tuple[int, ...]]:
-    """Return the ladder of each size that pads least when each row takes the next rung.
-
-    Dynamic programming over the histogram: the cheapest way to cover all lengths up to
-    the j-th with k rungs ends in one rung at the j-th, after the cheapest way to cover
-    those up to some i-th with k - 1 rungs.
-
-    Args:
-        values: int `[lengths]`, the different lengths, ascending, not empty.
-        counts: int `[lengths]`, pairs of each.
-        max_rungs: Rungs of the longest ladder.
-
-    Returns:
-        The best ladders of 1, 2, ... rungs, each ascending to the last of `values`; no
-        more than there are values.
-    """
-    covered = np.concatenate([[0], np.cumsum(counts)])
-    # cost[i, j]: positions of one rung at values[j - 1] that holds all lengths after
-    # the i-th; infinite where there is none.
-    cost = (covered[None, :] - covered[:, None]) * np.concatenate([[0], values])[
-        None, :
-    ]
-    cost = np.where(np.tri(len(covered), dtype=bool), np.inf, cost)
-    best, choices, found = cost[0], [], []
-    for _ in range(min(max_rungs, len(values))):
-        found.append(_follow(choices, values))
-        totals = best[:, None] + cost
-        choices.append(np.argmin(totals, axis=0))
-        best = np.min(totals, axis=0)
-    return found
-
-
-def _follow(choices: Sequence[np.ndarray], values: np.ndarray) -> tuple[int, ...]:
-    """Walk back from the last length through the rung chosen before each."""
-    end, ladder = len(values), [int(values[-1])]
-    for choice in reversed(choices):
-        end = choice[end]
-        ladder.append(int(values[end - 1]))
-    return tuple(reversed(ladder))
-
-
-def rows_of_rungs(
-    ladder: Sequence[int], tokens_per_batch: int, rows_multiple: int
-) -> tuple[int, ...]:
-    """Return the rows of each rung's batches: as many as fit, at least one multiple."""
-    multiples = (tokens_per_batch // length // rows_multiple for length in ladder)
-    return tuple(max(1, multiple) * rows_multiple for multiple in multiples)
-
-
-def cut_into_batches(
-    pairs_of_rung: np.ndarray, rows_of_rung: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cut pairs that are sorted by rung into batches; leftovers move to the next rung.
-
-    Args:
-        pairs_of_rung: int `[rungs]`, pairs of each rung.
-        rows_of_rung: Rows of a batch of each rung.
-
-    Returns:
-        First pair and rung of each batch, int64 `[batches]` each.
-    """
-    starts, rungs, position = [], [], 0
-    for rung, (end, rows) in enumerate(
-        zip(np.cumsum(pairs_of_rung), rows_of_rung, strict=True)
-    ):
-        num_batches = (end - position) // rows
-        if rung == len(rows_of_rung) - 1:
-            num_batches = -(-(end - position) // rows)
-        starts.append(position + rows * np.arange(num_batches))
-        rungs.append(np.full(num_batches, rung))
-        position += rows * num_batches
-    return np.concatenate(starts), np.concatenate(rungs)
+def _check_ladder(ladder: ladders.Ladder) -> None:
+    rungs = np.array(ladder)
+    is_ladder = rungs.ndim == 2 and rungs.shape[1] == 2 and len(rungs) <= 255
+    if not is_ladder or rungs[0].min() < 1 or np.any(np.diff(rungs, axis=0) < 0):
+        raise ValueError(
+            "`ladder` must hold 1 to 255 pairs (source_length, target_length) from 1 "
+            f"on, neither of which descends. Received: ladder={tuple(ladder)}."
+        )
 
 
 def sorted_batches(
-    lengths: np.ndarray,
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: Sequence[int] | None = None,
+    ladder: ladders.Ladder | None = None,
 ) -> list[PlannedBatch]:
-    """Plan one pass over all pairs, shortest first, each pair exactly once.
+    """Plan one pass over all pairs, lowest rung first, each pair exactly once.
 
-    The shapes are those of a ladder, as in `BatchPlan`; the last batch has only the
-    rows it needs, rounded up to `rows_multiple`. Where not even `rows_multiple` rows
-    fit into `tokens_per_batch`, the batch is larger: no pair is left out.
+    Within a rung those with the shortest longer side come first. The shapes are those
+    of a ladder, as in `BatchPlan`. Where not even `rows_multiple` rows fit into
+    `tokens_per_batch`, the batch is larger: no pair is left out.
 
     Args:
-        lengths: int `[pairs]`, tokens of the longer side, EOS included.
+        source_lengths: int `[pairs]`, tokens of each source, EOS included.
+        target_lengths: int `[pairs]`, tokens of each target, EOS included.
         tokens_per_batch: Tokens of one side in a batch, padding included.
         rows_multiple: The rows of each batch are a multiple of this.
-        ladder: Row lengths to use where they reach; None chooses them.
+        ladder: Rungs to use, as of `BatchPlan`, where they reach; None chooses them.
     """
-    lengths = np.asarray(lengths)
-    if not len(lengths):
+    sides = np.asarray(source_lengths), np.asarray(target_lengths)
+    if not len(sides[0]):
         return []
-    longest = int(lengths.max())
     if ladder is None:
-        ladder = choose_ladder(lengths, tokens_per_batch, rows_multiple)
-    rungs = sorted({length for length in ladder if length <= longest} | {longest})
-    rows_of_rung = rows_of_rungs(rungs, tokens_per_batch, rows_multiple)
-    order = np.argsort(lengths, kind="stable")
-    rung_of_pair = np.searchsorted(rungs, lengths)
-    starts, rung_of_batch = cut_into_batches(
-        np.bincount(rung_of_pair, minlength=len(rungs)), rows_of_rung
+        ladder = ladders.choose_ladder(*sides, tokens_per_batch, rows_multiple)
+    longest = [int(side.max()) for side in sides]
+    # Rungs that reach farther than the pairs shrink to them.
+    rungs = np.minimum(ladder, longest).tolist()
+    if rungs[-1] != longest:
+        rungs.append(longest)
+    pair_rungs = ladders.rungs_of_pairs(rungs, *sides)
+    starts, rung_of_batch, rows_of_rung = ladders.cut_into_batches(
+        np.bincount(pair_rungs, minlength=len(rungs)),
+        ladders.rows_of_rungs(np.max(rungs, axis=1), tokens_per_batch, rows_multiple),
+        rows_multiple,
     )
+    order = np.lexsort((np.maximum(*sides), pair_rungs))
     batches = []
     for start, rung in zip(starts, rung_of_batch, strict=True):
-        members = order[start : start + rows_of_rung[rung]]
-        rows = np.full(_round_up(len(members), rows_multiple), FILLER, np.int64)
+        rows = np.full(rows_of_rung[rung], FILLER, np.int64)
+        members = order[start : start + len(rows)]
         rows[: len(members)] = members
-        batches.append(PlannedBatch(rows=rows, length=rungs[rung]))
+        batches.append(PlannedBatch(rows, *rungs[rung]))
     return batches
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformer.data import batch_plan, metadata
+from keras_transformer.data import batch_plan, ladders, metadata
 
 SIDES = ("source", "target")
 # Looked at together: a corpus may be larger than memory.
@@ -129,32 +129,38 @@ class EncodedCorpus:
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: Sequence[int] | None = None,
+        ladder: ladders.Ladder | None = None,
     ) -> batch_plan.BatchPlan:
-        """Plan this corpus; the padding rate counts the tokens of both sides."""
+        """Plan the batches of this corpus."""
         return batch_plan.BatchPlan(
-            self.lengths,
+            self.source_lengths,
+            self.target_lengths,
             tokens_per_batch=tokens_per_batch,
             rows_multiple=rows_multiple,
             seed=seed,
             max_length=max_length,
             ladder=ladder,
-            num_tokens=self.source_lengths.astype(np.int64) + self.target_lengths,
         )
 
-    def rows(self, indices: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    def rows(
+        self, indices: np.ndarray, source_length: int, target_length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Gather pairs into two padded matrices.
 
         Args:
             indices: int `[rows]`, pairs; a negative one gives a row of pure padding.
-            length: Columns, at least as many as the longest of these pairs has tokens.
+            source_length: Columns of the source, at least as many as the longest source
+                of these pairs has tokens.
+            target_length: Columns of the target, likewise.
 
         Returns:
-            Source and target tokens, int32 `[rows, length]` each.
+            Source and target tokens, int32 `[rows, source_length]` and
+            `[rows, target_length]`.
         """
+        lengths = (source_length, target_length)
         return tuple(
             _gather(tokens, offsets, indices, length, self.pad_id)
-            for tokens, offsets in self._sides
+            for (tokens, offsets), length in zip(self._sides, lengths, strict=True)
         )
 
 

@@ -45,8 +45,8 @@ class PaddingMetadata:
     # Share of padding among all positions of both sides, in [0, 1).
     padding_rate: float
     batches_per_epoch: int
-    # (rows, length) of each kind of batch.
-    shapes: tuple[tuple[int, int], ...]
+    # (rows, source_length, target_length) of each kind of batch.
+    shapes: tuple[tuple[int, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,5 +133,6 @@ def _from_json(values: dict[str, Any]) -> DataMetadata:
 
 
 def _padding_from_json(values: dict[str, Any]) -> PaddingMetadata:
-    shapes = tuple(tuple(shape) for shape in values["shapes"])
+    # Folders of before 1.0.0 may say (rows, length), where both sides had one length.
+    shapes = tuple((*shape, *shape[1:])[:3] for shape in values["shapes"])
     return config.from_dict(PaddingMetadata, {**values, "shapes": shapes})

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import batch_plan
+from keras_transformer.data import batch_plan, ladders
 from keras_transformer.data.corpus import EncodedCorpus
 
 # Batches made ahead of the step that takes them.
@@ -30,7 +30,7 @@ def training_dataset(
     so a resumed run continues with no replay, on other devices too.
 
     Args:
-        corpus: Whose `lengths` the plan was made from.
+        corpus: Whose lengths the plan was made from.
         plan: Which pairs form which batch.
         first_step: The step, counted from 0 over all epochs, of the first batch.
         rows_multiple: Rows of pure padding, which count for nothing, fill each batch up
@@ -41,8 +41,8 @@ def training_dataset(
         num_replicas: Replicas of all processes; it divides `rows_multiple`.
 
     Returns:
-        Endless (source_tokens, target_tokens), int32 `[rows, length]` each, EOS at the
-        end of every sentence, then padding.
+        Endless (source_tokens, target_tokens), int32 `[rows, source_length]` and
+        `[rows, target_length]`, EOS at the end of every sentence, then padding.
 
     Raises:
         ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
@@ -57,17 +57,17 @@ def evaluation_dataset(
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: Sequence[int] | None = None,
+    ladder: ladders.Ladder | None = None,
     replicas: Sequence[int] | None = None,
     num_replicas: int = 1,
 ) -> tf.data.Dataset:
-    """Return every pair of a corpus exactly once, shortest first.
+    """Return every pair of a corpus exactly once, about from the shortest up.
 
     Args:
         corpus: A validation or test split.
         tokens_per_batch: Tokens of one side in a batch, padding included.
         rows_multiple: As of `training_dataset`.
-        ladder: Row lengths to use, such as the training plan's; None chooses them.
+        ladder: Rungs to use, such as the training plan's; None chooses them.
         replicas: As of `training_dataset`.
         num_replicas: As of `training_dataset`.
 
@@ -76,7 +76,8 @@ def evaluation_dataset(
     """
     config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
     batches = batch_plan.sorted_batches(
-        corpus.lengths,
+        corpus.source_lengths,
+        corpus.target_lengths,
         tokens_per_batch=tokens_per_batch,
         rows_multiple=rows_multiple,
         ladder=ladder,
@@ -88,18 +89,22 @@ def evaluation_dataset(
 
 
 def padding_dataset(
-    rows: int, length: int, pad_id: int, count: int = 1
+    rows: int, source_length: int, target_length: int, pad_id: int, count: int = 1
 ) -> tf.data.Dataset:
     """Return batches without a word, of the type of `training_dataset`.
 
     Args:
         rows: Of a batch.
-        length: Of a row.
+        source_length: Of a source row.
+        target_length: Of a target row.
         pad_id: What fills them.
         count: Batches.
     """
-    tokens = np.full((rows, length), pad_id, np.int32)
-    return _dataset(lambda number: (tokens, tokens), 0, count)
+    tokens = tuple(
+        np.full((rows, length), pad_id, np.int32)
+        for length in (source_length, target_length)
+    )
+    return _dataset(lambda number: tokens, 0, count)
 
 
 def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
@@ -122,7 +127,7 @@ def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
         rows = np.pad(planned.rows, (0, missing), constant_values=batch_plan.FILLER)
         if replicas is not None:
             rows = np.split(rows, num_replicas)[replicas[part]]
-        return corpus.rows(rows, planned.length)
+        return corpus.rows(rows, planned.source_length, planned.target_length)
 
     return fetch, parts
 

@@ -208,7 +208,9 @@ def report(prepared: metadata.DataMetadata) -> str:
             f"{split.target_tokens:,} tokens, {_tokens_a_word(split, bool(own))}"
         )
     for padding in prepared.padding:
-        shapes = " ".join(f"{rows}x{length}" for rows, length in padding.shapes)
+        shapes = " ".join(
+            f"{rows}x({source}+{target})" for rows, source, target in padding.shapes
+        )
         lines.append(
             f"{padding.tokens_per_batch:,} tokens a batch: "
             f"{padding.batches_per_epoch:,} batches an epoch, "

@@ -46,7 +46,8 @@ class Progress(StepCallback):
 
     Args:
         num_tokens: Maps a step, from 0, to the real tokens of its batch.
-        shape: Maps a step, from 0, to the shape of its batch.
+        shape: Maps a step, from 0, to (rows, source_length, target_length) of its
+            batch.
         total_steps: Where the run ends.
         every_steps: Steps between two lines.
         log_dir: Where TensorBoard looks; None: nowhere.
@@ -56,7 +57,7 @@ class Progress(StepCallback):
     def __init__(
         self,
         num_tokens: Callable[[int], int],
-        shape: Callable[[int], tuple[int, int]],
+        shape: Callable[[int], tuple[int, int, int]],
         total_steps: int,
         every_steps: int = 100,
         log_dir: str | None = None,
@@ -71,7 +72,9 @@ class Progress(StepCallback):
         self._write = write
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
         # How many batches of each shape were trained on.
-        self.shape_counts: collections.Counter[tuple[int, int]] = collections.Counter()
+        self.shape_counts: collections.Counter[tuple[int, int, int]] = (
+            collections.Counter()
+        )
         self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
         self._restart()
 

@@ -109,15 +109,15 @@ def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
 
     Args:
         model: As it is after the steps that were skipped.
-        source: int32 `[rows, length]`.
-        target: int32 `[rows, length]`.
+        source: int32 `[rows, source_length]`.
+        target: int32 `[rows, target_length]`.
     """
     bad_weights = [
         weight.path
         for weight in model.weights
         if not np.all(np.isfinite(weight.numpy()))
     ]
-    rows = max(_TOKENS_AT_ONCE // source.shape[1], 1)
+    rows = max(_TOKENS_AT_ONCE // max(source.shape[1], target.shape[1]), 1)
     loss, bad = 0.0, set()
     for start in range(0, len(source), rows):
         part = (tf.constant(side[start : start + rows]) for side in (source, target))
@@ -131,8 +131,9 @@ def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
     variables = model.trainable_variables
     bad_gradients = [variables[number].path for number in sorted(bad)]
     return (
-        f"The batch has {len(source)} rows of {source.shape[1]} tokens; its loss is "
-        f"{loss:.4g} over {np.sum(target != model.config.pad_id):,} tokens; "
+        f"The batch has {len(source)} rows of {source.shape[1]} + {target.shape[1]} "
+        f"tokens; its loss is {loss:.4g} over "
+        f"{np.sum(target != model.config.pad_id):,} tokens; "
         f"{_some(bad_weights, len(model.weights), 'weights')}; "
         f"{_some(bad_gradients, len(variables), 'gradients')}. Lower "
         "--learning_rate_scale or raise --warmup_steps, try --precision=float32, or "

@@ -25,7 +25,7 @@ class NotEnoughMemoryError(ValueError):
 def check_memory(
     model: Transformer,
     process: Process,
-    shapes: tuple[tuple[int, int], ...],
+    shapes: tuple[tuple[int, int, int], ...],
     write: Callable[[str], None] = print,
 ) -> None:
     """Train one step on padding of the largest shape, and say what memory it took.
@@ -36,27 +36,43 @@ def check_memory(
     Args:
         model: Compiled; no step of it has been taken.
         process: Who shares the batch.
-        shapes: (rows, length) of each kind of batch.
+        shapes: (rows, source_length, target_length) of each kind of batch.
         write: Takes a line.
 
     Raises:
         NotEnoughMemoryError: If it does not fit; the message says what would.
     """
     multiple = process.num_replicas * model.accumulate_steps
-    rounded = [(-(-rows // multiple) * multiple, length) for rows, length in shapes]
-    # Logits grow with the tokens of a batch, attention with their length too.
-    most_tokens = max(rounded, key=math.prod)
-    longest = max(rounded, key=lambda shape: math.prod(shape) * shape[1])
+    rounded = [(-(-rows // multiple) * multiple, *lengths) for rows, *lengths in shapes]
+    # Activations grow with the tokens of a batch, attention with their length too.
+    most_tokens = max(rounded, key=_count_tokens)
+    most_attention = max(rounded, key=_count_attention_weights)
     try_out = _try_on_gpu if _gpus() else _try_on_cpu
-    for rows, length in dict.fromkeys([longest, most_tokens]):
-        used = try_out(model, process, rows, length, multiple)
+    for rows, *lengths in dict.fromkeys([most_attention, most_tokens]):
+        used = try_out(model, process, rows, lengths, multiple)
         write(
-            f"a batch of {rows:,} rows of {length} tokens takes "
+            f"a batch of {rows:,} rows of {_said(lengths)} tokens takes "
             f"{used / 2**30:.2f} GiB of memory at the peak"
         )
 
 
-def _try_on_gpu(model, process, rows, length, multiple) -> int:
+def _count_tokens(shape) -> int:
+    rows, source_length, target_length = shape
+    return rows * (source_length + target_length)
+
+
+def _count_attention_weights(shape) -> int:
+    """Count those of one head in a layer of each stack."""
+    rows, source_length, target_length = shape
+    decoder = target_length * (target_length + source_length)
+    return rows * (source_length**2 + decoder)
+
+
+def _said(lengths) -> str:
+    return " + ".join(map(str, lengths))
+
+
+def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of the fullest GPU in bytes.
 
     With several processes there is no second try: the others stand in the first.
@@ -67,21 +83,21 @@ def _try_on_gpu(model, process, rows, length, multiple) -> int:
         for gpu in gpus:
             tf.config.experimental.reset_memory_stats(gpu)
         try:
-            train_on_padding(model, process, fitting, length)
+            train_on_padding(model, process, fitting, *lengths)
             break
         except tf.errors.ResourceExhaustedError as error:
             if fitting == multiple:
-                raise _too_large(model, process, rows, length, 0) from error
+                raise _too_large(model, process, rows, lengths, 0) from error
             if process.count > 1:
                 half = max(rows // 2 // multiple, 1) * multiple
-                raise _too_large(model, process, rows, length, half) from error
+                raise _too_large(model, process, rows, lengths, half) from error
             fitting = max(fitting // 2 // multiple, 1) * multiple
     if fitting < rows:
-        raise _too_large(model, process, rows, length, fitting)
+        raise _too_large(model, process, rows, lengths, fitting)
     return max(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus)
 
 
-def _try_on_cpu(model, process, rows, length, multiple) -> int:
+def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of this process in bytes.
 
     Linux ends a process that asks for too much, with no word: so a quarter comes first.
@@ -89,7 +105,7 @@ def _try_on_cpu(model, process, rows, length, multiple) -> int:
     quarter = max(rows // 4 // multiple, 1) * multiple
     forget_peak()
     before = peak_bytes()
-    train_on_padding(model, process, quarter, length)
+    train_on_padding(model, process, quarter, *lengths)
     growth = max(peak_bytes() - before, 1)
     wanted = growth * (rows / quarter - 1)
     usable = _USABLE * available_bytes()
@@ -97,13 +113,17 @@ def _try_on_cpu(model, process, rows, length, multiple) -> int:
     if process.sum_over_processes(float(wanted > usable)):
         usable = min(usable, wanted / 2)
         fitting = int(quarter * (1 + usable / growth) // multiple) * multiple
-        raise _too_large(model, process, rows, length, fitting)
-    train_on_padding(model, process, rows, length)
+        raise _too_large(model, process, rows, lengths, fitting)
+    train_on_padding(model, process, rows, *lengths)
     return peak_bytes()
 
 
 def train_on_padding(
-    model: Transformer, process: Process, rows: int, length: int
+    model: Transformer,
+    process: Process,
+    rows: int,
+    source_length: int,
+    target_length: int,
 ) -> None:
     """Take a step that changes nothing, on a batch without a word.
 
@@ -111,13 +131,18 @@ def train_on_padding(
         model: Compiled, with an optimizer that has taken no step.
         process: Who shares the batch.
         rows: Of the whole batch.
-        length: Tokens of each row.
+        source_length: Tokens of each source row.
+        target_length: Tokens of each target row.
     """
 
     def make_dataset(replicas=None, num_replicas=1):
         parts = 1 if replicas is None else len(replicas)
         return data.padding_dataset(
-            rows // num_replicas, length, model.config.pad_id, parts
+            rows // num_replicas,
+            source_length,
+            target_length,
+            model.config.pad_id,
+            parts,
         )
 
     # Counters of steps and the like; of gradients of zero all other state stays zero.
@@ -160,11 +185,11 @@ def available_bytes() -> float:
     return free
 
 
-def _too_large(model, process, rows, length, fitting) -> NotEnoughMemoryError:
+def _too_large(model, process, rows, lengths, fitting) -> NotEnoughMemoryError:
     """Say which batch would fit; `fitting` rows did, 0 if none."""
     pieces = process.num_replicas * model.accumulate_steps
     problem = (
-        f"A batch of {rows:,} rows of {length} tokens on "
+        f"A batch of {rows:,} rows of {_said(lengths)} tokens on "
         f"{process.num_replicas} replica(s), does not fit into memory."
     )
     if not fitting:
@@ -172,7 +197,7 @@ def _too_large(model, process, rows, length, fitting) -> NotEnoughMemoryError:
             f"{problem} Not even one row of each replica does: lower --max_length, or "
             "take a smaller model."
         )
-    tokens = fitting * length
+    tokens = fitting * max(lengths)
     return NotEnoughMemoryError(
         f"{problem} {fitting:,} rows would: pass "
         f"--max_tokens_per_replica={tokens // pieces} to cut batches into pieces, "

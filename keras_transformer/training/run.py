@@ -661,13 +661,13 @@ def batch_tokens(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) ->
 def planned_batch(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> Any:
     """Return (source_tokens, target_tokens) of the batch of a step."""
     batch = plan.batch(step)
-    return corpus.rows(batch.rows, batch.length)
+    return corpus.rows(batch.rows, batch.source_length, batch.target_length)
 
 
-def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int]:
-    """Return (rows, length) of the batch of a step."""
+def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int, int]:
+    """Return (rows, source_length, target_length) of the batch of a step."""
     batch = plan.batch(step)
-    return len(batch.rows), batch.length
+    return len(batch.rows), batch.source_length, batch.target_length
 
 
 def finish(
@@ -685,8 +685,10 @@ def finish(
     place.save_model(model)
     speeds = run["progress"].tokens_per_second
     flops = sum(
-        count * rows * training_flops(model.config, length, length)
-        for (rows, length), count in run["progress"].shape_counts.items()
+        count * rows * training_flops(model.config, source_length, target_length)
+        for (rows, source_length, target_length), count in run[
+            "progress"
+        ].shape_counts.items()
     )
     return {
         "model_dir": str(place.path),

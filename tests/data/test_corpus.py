@@ -35,13 +35,11 @@ def test_lengths_count_eos(tmp_path):
 
 
 def test_rows_are_gathered_in_order_and_padded(tmp_path):
-    source, target = written(tmp_path / "train").rows(np.array([2, -1, 0]), 7)
+    source, target = written(tmp_path / "train").rows(np.array([2, -1, 0]), 7, 5)
     np.testing.assert_array_equal(
         source, [[9, 8, 6, 5, 4, 3, 0], [0] * 7, [7, 5, 3, 0, 0, 0, 0]]
     )
-    np.testing.assert_array_equal(
-        target, [[3, 0, 0, 0, 0, 0, 0], [0] * 7, [11, 3, 0, 0, 0, 0, 0]]
-    )
+    np.testing.assert_array_equal(target, [[3, 0, 0, 0, 0], [0] * 5, [11, 3, 0, 0, 0]])
     assert source.dtype == target.dtype == np.int32
 
 

@@ -32,7 +32,7 @@ EXAMPLE = metadata.DataMetadata(
     drop_duplicates=True,
     seed=19,
     splits={"train": SPLIT, "valid": SPLIT},
-    padding=(metadata.PaddingMetadata(4096, 0.25, 3, ((2, 5), (1, 7))),),
+    padding=(metadata.PaddingMetadata(4096, 0.25, 3, ((2, 5, 3), (1, 7, 11))),),
 )
 
 
@@ -43,6 +43,13 @@ def write(folder, values):
 def test_metadata_comes_back_as_written(tmp_path):
     write(tmp_path, EXAMPLE.to_json())
     assert read_metadata(tmp_path) == EXAMPLE
+
+
+def test_shapes_of_one_length_are_read_as_of_two(tmp_path):
+    values = json.loads(json.dumps(EXAMPLE.to_json()))
+    values["padding"][0]["shapes"] = [[2, 5], [1, 7]]
+    write(tmp_path, values)
+    assert read_metadata(tmp_path).padding[0].shapes == ((2, 5, 5), (1, 7, 7))
 
 
 def test_tokens_per_word_does_not_count_eos():

@@ -40,7 +40,9 @@ def test_training_batches_are_those_of_the_plan(corpus):
     batches = take(training_dataset(corpus, plan), 2 * plan.batches_per_epoch)
     for step, found in enumerate(batches):
         planned = plan.batch(step)
-        expected = corpus.rows(planned.rows, planned.length)
+        expected = corpus.rows(
+            planned.rows, planned.source_length, planned.target_length
+        )
         for side, expected_side in zip(found, expected, strict=True):
             np.testing.assert_array_equal(side, expected_side)
 
@@ -81,9 +83,10 @@ def test_strategy_splits_the_rows_between_replicas(corpus, two_replicas):
         parts = [part.numpy() for part in strategy.experimental_local_results(source)]
         planned = plan.batch(step)
         assert len(parts[0]) == len(parts[1])
-        np.testing.assert_array_equal(
-            np.concatenate(parts), corpus.rows(planned.rows, planned.length)[0]
+        expected, _ = corpus.rows(
+            planned.rows, planned.source_length, planned.target_length
         )
+        np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
 @pytest.mark.parametrize("kind", ["training", "evaluation"])
@@ -121,19 +124,29 @@ def test_filling_rows_up_leaves_the_batches_as_they_are(corpus):
         assert not ours[len(theirs) :].any()
 
 
+def test_sides_of_a_batch_are_padded_to_a_length_each(corpus):
+    """Sources have up to 8 tokens, targets up to 6, EOS included."""
+    plan = corpus.batch_plan(tokens_per_batch=808, ladder=((8, 6),))
+    [(source, target)] = take(training_dataset(corpus, plan), 1)
+    assert (source.shape, target.shape) == ((101, 8), (101, 6))
+
+
 def test_evaluation_holds_every_pair_once_shortest_first(corpus):
     dataset = evaluation_dataset(corpus, tokens_per_batch=40, rows_multiple=2)
     batches = take(dataset, None)
     assert sorted(pairs_of(batches)) == list(range(NUM_PAIRS))
-    lengths = corpus.lengths[pairs_of(batches)]
-    assert np.all(np.diff(lengths) >= 0)
+    shapes = [(source.shape[1], target.shape[1]) for source, target in batches]
+    assert np.all(np.diff(shapes, axis=0) >= 0)
     assert all(len(source) % 2 == 0 for source, _ in batches)
     assert dataset.cardinality() == len(batches)
 
 
 def test_evaluation_uses_the_rungs_it_is_given(corpus):
-    dataset = evaluation_dataset(corpus, tokens_per_batch=40, ladder=(5, 11))
-    assert {source.shape[1] for source, _ in take(dataset, None)} == {5, 8}
+    dataset = evaluation_dataset(corpus, tokens_per_batch=40, ladder=((5, 3), (11, 5)))
+    shapes = {
+        (source.shape[1], target.shape[1]) for source, target in take(dataset, None)
+    }
+    assert shapes == {(5, 3), (8, 5), (8, 6)}
 
 
 @pytest.mark.parametrize(("replicas", "count"), [((0,), 3), ((2,), 2), ((-1,), 2)])

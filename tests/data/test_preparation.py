@@ -92,11 +92,11 @@ def test_metadata_describes_the_corpus(tmp_path):
 
 
 def test_padding_is_told_for_two_batch_sizes(tmp_path):
-    """Longest sides of 4, 2 and 4 tokens in one batch of 1024 or 6250 rows of 4."""
+    """Sources of 4, 2 and 3 tokens, targets of 2, 2 and 4, in one batch of 3 rows."""
     small, paper = prepared(tmp_path).padding
     assert (small.tokens_per_batch, paper.tokens_per_batch) == (4_096, 25_000)
-    assert small.shapes == ((1024, 4),)
-    assert small.padding_rate == round(1 - (9 + 8) / (2 * 4096), 4)
+    assert small.shapes == ((3, 4, 4),)
+    assert small.padding_rate == round(1 - (9 + 8) / (3 * (4 + 4)), 4)
     assert small.batches_per_epoch == 1
 
 
@@ -355,7 +355,7 @@ def test_report_names_counts_reasons_and_shapes(tmp_path):
         "valid: 2 pairs read, 2 encoded, left out of the loss: n"
     )
     assert lines[3] == (
-        "4,096 tokens a batch: 1 batches an epoch, 99.8% padding, shapes 1024x4"
+        "4,096 tokens a batch: 1 batches an epoch, 29.2% padding, shapes 3x(4+4)"
     )
 
 
@@ -372,7 +372,8 @@ def test_multi30k_pads_about_ten_percent(tmp_path, shared_data):
     )
     result = prepare(source, tmp_path / "data", WordTokenizer)
     assert result.splits["train"].pairs == 29_000
-    assert result.padding[0].padding_rate < 0.12
-    assert len(result.padding[0].shapes) <= 11
+    for padding in result.padding:
+        assert padding.padding_rate < 0.12
+        assert len(padding.shapes) <= 11
     corpus = EncodedCorpus.open(tmp_path / "data", "train")
     assert np.sum(corpus.source_lengths) == result.splits["train"].source_tokens

@@ -16,7 +16,7 @@ def lines():
 def progress(lines):
     made = callbacks.Progress(
         num_tokens=lambda step: 8,
-        shape=lambda step: (2, 4),
+        shape=lambda step: (2, 4, 5),
         total_steps=9,
         every_steps=2,
         write=lines.append,

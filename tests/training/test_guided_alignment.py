@@ -38,7 +38,11 @@ def guide(tokenizer, labels):
 def batch_of(corpus, rows):
     """The first pairs, padded."""
     split = data.EncodedCorpus.open(corpus, "train")
-    return split.rows(np.arange(rows), max(split.lengths[:rows]) + 2)
+    return split.rows(
+        np.arange(rows),
+        max(split.source_lengths[:rows]) + 2,
+        max(split.target_lengths[:rows]) + 3,
+    )
 
 
 def test_each_symbol_is_aligned_with_the_word_that_comes_next(guide, tokenizer, labels):

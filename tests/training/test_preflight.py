@@ -10,7 +10,8 @@ from keras_transformer.training.strategies import Process
 from tests.training.small_runs import config_of, train
 from tests.training.test_train_step import make
 
-SHAPES = ((30, 5), (9, 7), (5, 15))  # most tokens; neither; longest
+# Most tokens; neither; most weights of attention. Rows, source, target.
+SHAPES = ((30, 5, 3), (9, 7, 11), (5, 13, 17))
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def test_a_step_on_padding_changes_nothing(process):
     model = make(optimizer=keras.optimizers.Adam(0.1))
     variables = [*model.weights, *model.optimizer.variables]
     before = [variable.numpy() for variable in variables]
-    preflight.train_on_padding(model, process, 6, 11)
+    preflight.train_on_padding(model, process, 6, 11, 7)
     for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
@@ -32,13 +33,13 @@ def test_the_largest_shape_is_tried_and_its_memory_said(process, monkeypatch):
     monkeypatch.setattr(
         preflight,
         "train_on_padding",
-        lambda model, process, rows, length: tried.append((rows, length)),
+        lambda model, process, *shape: tried.append(shape),
     )
     preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
     # Rows are even; about a quarter comes first.
-    assert tried == [(2, 15), (6, 15), (6, 5), (30, 5)]
-    assert lines[0].startswith("a batch of 6 rows of 15 tokens takes ")
-    assert lines[1].startswith("a batch of 30 rows of 5 tokens takes ")
+    assert tried == [(2, 13, 17), (6, 13, 17), (6, 5, 3), (30, 5, 3)]
+    assert lines[0].startswith("a batch of 6 rows of 13 + 17 tokens takes ")
+    assert lines[1].startswith("a batch of 30 rows of 5 + 3 tokens takes ")
     assert lines[0].endswith(" GiB of memory at the peak")
 
 
@@ -52,9 +53,9 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
     monkeypatch.setattr(preflight, "peak_bytes", lambda: next(peaks))
     monkeypatch.setattr(preflight, "available_bytes", lambda: 150 / 0.9 + 1e-6)
     with pytest.raises(preflight.NotEnoughMemoryError) as caught:
-        preflight.check_memory(make(), process, ((8, 11),))
+        preflight.check_memory(make(), process, ((8, 7, 11),))
     assert str(caught.value) == (
-        "A batch of 8 rows of 11 tokens on 1 replica(s), does not fit into "
+        "A batch of 8 rows of 7 + 11 tokens on 1 replica(s), does not fit into "
         "memory. 5 rows would: pass --max_tokens_per_replica=55 to cut batches into "
         "pieces, which leaves the result as it is, or --tokens_per_batch=55."
     )
@@ -63,7 +64,7 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
 def test_a_gpu_that_is_full_is_tried_with_half_until_it_fits(process, monkeypatch):
     """Stands for a GPU: what it reports is fixed, and 3 rows are too many."""
 
-    def step(model, process, rows, length):
+    def step(model, process, rows, source_length, target_length):
         if rows > 3:
             raise tf.errors.ResourceExhaustedError(None, None, "full")
 
@@ -77,11 +78,11 @@ def test_a_gpu_that_is_full_is_tried_with_half_until_it_fits(process, monkeypatc
         preflight, "_gpus", lambda: [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
     )
     with pytest.raises(preflight.NotEnoughMemoryError, match="3 rows would: pass"):
-        preflight.check_memory(make(), process, ((13, 11),))
+        preflight.check_memory(make(), process, ((13, 11, 7),))
     with pytest.raises(preflight.NotEnoughMemoryError, match="Not even one row"):
-        preflight.check_memory(make(accumulate_steps=5), process, ((13, 11),))
+        preflight.check_memory(make(accumulate_steps=5), process, ((13, 11, 7),))
     lines = []
-    preflight.check_memory(make(), process, ((3, 11),), lines.append)
+    preflight.check_memory(make(), process, ((3, 11, 7),), lines.append)
     assert "takes 1.00 GiB" in lines[0]
 
 
