@@ -167,15 +167,16 @@ _PRESETS = (
             d_model=256,
             d_ff=768,
             num_heads=4,
-            dropout_rate=0.3,
+            dropout_rate=0.2,
             share_embeddings=False,
         ),
         # The rate peaks at 0.002 after 1,000 steps.
         training=TrainingConfig(
             train_steps=6000,
-            tokens_per_batch=4096,
+            tokens_per_batch=2048,
             max_length=256,
             warmup_steps=1000,
+            guided_alignment=0.5,
             average_last=10,
         ),
         decoding=dataclasses.replace(_PARSER_DECODING, beam_size=4),
