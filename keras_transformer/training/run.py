@@ -201,76 +201,75 @@ def train(
         if labels:
             labels.save(place.labels_path)
 
-    stop = stops.Stop()
-    make_callbacks = _callbacks(
-        place,
-        process,
-        model,
-        tokenizer,
-        data_dir,
-        corpus,
-        plan,
-        config,
-        options,
-        write,
-        stop,
+    run = Run(
+        place, process, model, tokenizer, data_dir, corpus, plan, config, options, write
     )
-    run = make_callbacks(first_step, state)
+    acting = make_callbacks(run, first_step, state)
     began = time.perf_counter()
     with (
         workers.watching(place, process),
-        stop.listening(),
+        run.stop.listening(),
         contextlib.suppress(KeyboardInterrupt),
     ):
-        run["evaluate"].catch_up(model)
+        acting["evaluate"].catch_up(model)
         try:
-            if not run["evaluate"].stopped_early:
-                fit(model, process, corpus, plan, run, total)
+            if not acting["evaluate"].stopped_early:
+                fit(run, acting)
         except guards.DivergedError as error:
-            run = make_callbacks(*go_back(place, model, run, error, write))
-            fit(model, process, corpus, plan, run, total)
-    if stop.number is not None:
-        leave(run, process, stop.number)
-    return finish(place, process, model, run, time.perf_counter() - began)
+            acting = make_callbacks(run, *go_back(run, acting, error))
+            fit(run, acting)
+    if run.stop.number is not None:
+        leave(run, acting)
+    return finish(run, acting, time.perf_counter() - began)
 
 
-def fit(
-    model: Transformer,
-    process: Process,
-    corpus: data.EncodedCorpus,
-    plan: data.BatchPlan,
-    run: dict[str, keras.callbacks.Callback],
-    total: int,
-) -> None:
-    """Train from the step that the callbacks stand at to step `total`."""
-    first_step = run["progress"].step
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The parts of a run, in one of its processes."""
+
+    place: ModelDir
+    process: Process
+    model: Transformer
+    tokenizer: Any
+    data_dir: str
+    corpus: data.EncodedCorpus
+    plan: data.BatchPlan
+    config: RunConfig
+    options: RunOptions
+    write: Callable[[str], None]
+    stop: stops.Stop = dataclasses.field(default_factory=stops.Stop)
+
+
+# By what they do, in the order they act.
+Callbacks = dict[str, keras.callbacks.Callback]
+
+
+def fit(run: Run, acting: Callbacks) -> None:
+    """Train from the step that the callbacks stand at to the last."""
+    first_step, total = acting["progress"].step, run.config.training.train_steps
     if first_step == total:
         return
 
     def make_dataset(**shares):
         return data.training_dataset(
-            corpus,
-            plan,
+            run.corpus,
+            run.plan,
             first_step,
-            rows_multiple=process.num_replicas * model.accumulate_steps,
+            rows_multiple=run.process.num_replicas * run.model.accumulate_steps,
             **shares,
         )
 
-    model.fit(
-        process.distribute(make_dataset),
+    run.model.fit(
+        run.process.distribute(make_dataset),
         steps_per_epoch=total - first_step,
-        callbacks=list(run.values()),
+        callbacks=list(acting.values()),
         shuffle=False,  # the plan shuffles, over the whole corpus
         verbose=0,
     )
 
 
 def go_back(
-    place: ModelDir,
-    model: Transformer,
-    run: dict[str, Any],
-    error: guards.DivergedError,
-    write: Callable[[str], None],
+    run: Run, acting: Callbacks, error: guards.DivergedError
 ) -> tuple[int, dict[str, Any]]:
     """Load the last good checkpoint and lower the learning rate, once in a run.
 
@@ -280,23 +279,23 @@ def go_back(
     Raises:
         DivergedError: If the rate was lowered before.
     """
-    state = {**run["evaluate"].state(), **run["skipped"].state()}
+    state = {**acting["evaluate"].state(), **acting["skipped"].state()}
     best = {name: state[name] for name in ("best", "evaluations_since_best")}
     if state["learning_rate_factor"] != 1:
         raise error
     newest = checkpoints.restore_newest(
-        place.checkpoints(), model=model, optimizer=model.optimizer
+        run.place.checkpoints(), model=run.model, optimizer=run.model.optimizer
     )
     # Without one the weights are those before the first of the skipped steps.
     step = error.step
     if newest:
         # The best so far stays the best, also where it came after this checkpoint.
         step, state = newest[0].step, {**state, **newest[1], **best}
-    elif step == run["progress"].total_steps:
+    elif step == run.config.training.train_steps:
         raise error
     state["learning_rate_factor"] = guards.LOWERED
-    state["skipped_steps"] = run["skipped"].total
-    write(f"{error} Going back to step {step:,} with half the learning rate.")
+    state["skipped_steps"] = acting["skipped"].total
+    run.write(f"{error} Going back to step {step:,} with half the learning rate.")
     return step, state
 
 
@@ -310,20 +309,20 @@ def options_of_task(options: RunOptions, task: str) -> RunOptions:
     return options
 
 
-def leave(run: dict[str, Any], process: Process, number: int) -> None:
+def leave(run: Run, acting: Callbacks) -> None:
     """Save a run that a signal asked to stop, and say where it stands.
 
     Raises:
         StoppedBySignalError: Always.
     """
     # Progress counts first: a signal during an evaluation finds the others a step back.
-    step = run["progress"].step
+    step, number = acting["progress"].step, run.stop.number
     reason = f"stopped by {signal.Signals(number).name}"
-    if not process.is_chief:
+    if not run.process.is_chief:
         raise stops.StoppedBySignalError(
             number, f"{reason}: worker 0 saves step {step:,}."
         )
-    path = run["save"].save(step)
+    path = acting["save"].save(step)
     raise stops.StoppedBySignalError(
         number,
         f"{reason}: step {step:,} is saved in {path}. Run the same command again to go "
@@ -532,86 +531,79 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
         ) from error
 
 
-def _callbacks(
-    place,
-    process,
-    model,
-    tokenizer,
-    data_dir,
-    corpus,
-    plan,
-    config,
-    options,
-    write,
-    stop,
-) -> Callable[[int, dict], dict[str, keras.callbacks.Callback]]:
-    """Return what makes the run's callbacks, in the order they act."""
+def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callbacks:
+    """Return what happens between the steps of a run, in the order it happens.
 
-    def make(first_step, state):
-        total = config.training.train_steps
-        progress = callbacks.Progress(
-            lambda step: batch_tokens(corpus, plan, step),
-            lambda step: batch_shape(plan, step),
-            total,
-            options.log_every_steps,
-            log_dir=str(place.log_path / "train") if process.is_chief else None,
-            write=write,
-            first_step=first_step,
-        )
-        evaluate = callbacks.Evaluate(
-            make_evaluation(
-                process, model, tokenizer, data_dir, config, options, progress, stop
-            ),
-            options.evaluate_every_steps,
-            total,
-            place.checkpoints("best") if process.is_chief else None,
-            best_metric="bleu" if options.bleu_sentences else "loss",
-            patience=options.early_stopping_evaluations,
-            best=state.get("best"),
-            evaluated_step=state.get("evaluated_step", first_step),
-            evaluations_since_best=state.get("evaluations_since_best", 0),
-            log_dir=str(place.log_path / "validation") if process.is_chief else None,
-            write=write,
-            first_step=first_step,
-        )
-        skipped = guards.CountSkippedSteps(
-            options.max_skipped_steps,
-            lambda step: guards.diagnose(model, *planned_batch(corpus, plan, step - 1)),
-            state.get("learning_rate_factor", 1.0),
-            state.get("skipped_steps", 0),
-            write=write,
-            first_step=first_step,
-        )
-        folder = place.checkpoints()
-        folder.keep = options.keep_checkpoints or config.training.average_last
-        minutes = options.checkpoint_every_minutes
-        if minutes is None and options.checkpoint_every_steps is None:
-            minutes = 10.0  # as in the paper, §6.1
-        save = callbacks.SaveCheckpoints(
-            folder,
-            options.checkpoint_every_steps,
-            minutes,
-            lambda: {**evaluate.state(), **skipped.state()},
-            lambda: not skipped.is_skipping,
-            first_step=first_step,
-        )
-        asked = callbacks.StopWhenAsked(lambda: workers.is_asked(process, stop))
-        return {
-            "skipped": skipped,  # first: the others need not see the step it ends at
-            "progress": progress,
-            "evaluate": evaluate,
-            **({"save": save} if process.is_chief else {}),
-            "stop": asked,
-        }
-
-    return make
+    Args:
+        run: The run.
+        first_step: The steps behind it.
+        state: What was saved with them.
+    """
+    place, config, options = run.place, run.config, run.options
+    is_chief = run.process.is_chief
+    total = config.training.train_steps
+    progress = callbacks.Progress(
+        lambda step: batch_tokens(run.corpus, run.plan, step),
+        lambda step: batch_shape(run.plan, step),
+        total,
+        options.log_every_steps,
+        log_dir=str(place.log_path / "train") if is_chief else None,
+        write=run.write,
+        first_step=first_step,
+    )
+    evaluate = callbacks.Evaluate(
+        make_evaluation(run, progress),
+        options.evaluate_every_steps,
+        total,
+        place.checkpoints("best") if is_chief else None,
+        best_metric="bleu" if options.bleu_sentences else "loss",
+        patience=options.early_stopping_evaluations,
+        best=state.get("best"),
+        evaluated_step=state.get("evaluated_step", first_step),
+        evaluations_since_best=state.get("evaluations_since_best", 0),
+        log_dir=str(place.log_path / "validation") if is_chief else None,
+        write=run.write,
+        first_step=first_step,
+    )
+    skipped = guards.CountSkippedSteps(
+        options.max_skipped_steps,
+        lambda step: guards.diagnose(
+            run.model, *planned_batch(run.corpus, run.plan, step - 1)
+        ),
+        state.get("learning_rate_factor", 1.0),
+        state.get("skipped_steps", 0),
+        write=run.write,
+        first_step=first_step,
+    )
+    folder = place.checkpoints()
+    folder.keep = options.keep_checkpoints or config.training.average_last
+    minutes = options.checkpoint_every_minutes
+    if minutes is None and options.checkpoint_every_steps is None:
+        minutes = 10.0  # as in the paper, §6.1
+    save = callbacks.SaveCheckpoints(
+        folder,
+        options.checkpoint_every_steps,
+        minutes,
+        lambda: {**evaluate.state(), **skipped.state()},
+        lambda: not skipped.is_skipping,
+        first_step=first_step,
+    )
+    asked = callbacks.StopWhenAsked(lambda: workers.is_asked(run.process, run.stop))
+    return {
+        "skipped": skipped,  # first: the others need not see the step it ends at
+        "progress": progress,
+        "evaluate": evaluate,
+        **({"save": save} if is_chief else {}),
+        "stop": asked,
+    }
 
 
 def make_evaluation(
-    process, model, tokenizer, data_dir, config, options, progress, stop
+    run: Run, progress: callbacks.Progress
 ) -> Callable[[], dict[str, float]]:
     """Return a function that measures the model as it is on the validation split."""
-    corpus = data.EncodedCorpus.open(data_dir, "valid")
+    model, config, process = run.model, run.config, run.process
+    corpus = data.EncodedCorpus.open(run.data_dir, "valid")
     corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
     # What fits in training, a piece at a time, does here too.
     at_once = config.training.tokens_per_batch // model.accumulate_steps
@@ -627,19 +619,19 @@ def make_evaluation(
     dataset = process.distribute(make_dataset)
     # Parts are as many for every replica; this process's dataset has those of its own.
     steps = len(make_dataset()) if process.count > 1 else None
-    sources = text_files.read_lines(f"{data_dir}/valid.source")[
-        : options.bleu_sentences
-    ]
-    references = text_files.read_lines(f"{data_dir}/valid.target")[
-        : options.bleu_sentences
-    ]
-    translator = Translator(model, tokenizer, config.decoding) if sources else None
+    sources, references = (
+        text_files.read_lines(f"{run.data_dir}/valid.{side}")[
+            : run.options.bleu_sentences
+        ]
+        for side in data.corpus.SIDES
+    )
+    translator = Translator(model, run.tokenizer, config.decoding) if sources else None
 
     def bleu():
         return sacrebleu.corpus_bleu(translator(sources), [references]).score
 
     def evaluate():
-        with progress.pause(), workers.interruptible(process, stop):
+        with progress.pause(), workers.interruptible(process, run.stop):
             metrics = model.evaluate(dataset, steps=steps, return_dict=True, verbose=0)
             model.reset_metrics()
             if sources:
@@ -670,25 +662,18 @@ def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int, int]:
     return len(batch.rows), batch.source_length, batch.target_length
 
 
-def finish(
-    place: ModelDir,
-    process: Process,
-    model: Transformer,
-    run: dict[str, Any],
-    seconds: float,
-) -> dict[str, Any]:
+def finish(run: Run, acting: Callbacks, seconds: float) -> dict[str, Any]:
     """Write `model.keras` with the best weights so far and sum the run up."""
-    if not process.is_chief:
-        return {"model_dir": str(place.path), "steps": run["progress"].step}
+    place, model, progress = run.place, run.model, acting["progress"]
+    if not run.process.is_chief:
+        return {"model_dir": str(place.path), "steps": progress.step}
     chosen = place.choose()
     checkpoints.restore(chosen, model=model)
     place.save_model(model)
-    speeds = run["progress"].tokens_per_second
+    speeds = progress.tokens_per_second
     flops = sum(
-        count * rows * training_flops(model.config, source_length, target_length)
-        for (rows, source_length, target_length), count in run[
-            "progress"
-        ].shape_counts.items()
+        count * rows * training_flops(model.config, *lengths)
+        for (rows, *lengths), count in progress.shape_counts.items()
     )
     return {
         "model_dir": str(place.path),
@@ -697,10 +682,10 @@ def finish(
         "tokens_per_second": round(statistics.median(speeds), 1) if speeds else None,
         # Of this process: a resumed run counts from where it resumed.
         "flops": flops,
-        "num_shapes": run["progress"].num_shapes,
-        "skipped_steps": run["skipped"].total,
-        "best_metric": run["evaluate"].best,
-        "stopped_early": run["evaluate"].stopped_early,
+        "num_shapes": progress.num_shapes,
+        "skipped_steps": acting["skipped"].total,
+        "best_metric": acting["evaluate"].best,
+        "stopped_early": acting["evaluate"].stopped_early,
         "model_keras": str(chosen.path.relative_to(place.path)),
         "num_parameters": model.count_params(),
     }
