@@ -1,0 +1,95 @@
+"""How much of a batch is padding, and how fast batches are made.
+
+    python benchmarks/input_pipeline.py --data_dir=data/multi30k
+    python benchmarks/input_pipeline.py --synthetic_pairs=1000000
+
+plans the batches of a training split as bin/train.py does, or those of a corpus of
+random tokens with lengths as of news, reads --batches of them, and prints one line of
+JSON; docs/benchmarks.md says what its keys mean. `taskset --cpu-list 0` in front keeps
+it to one core.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import time
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure
+from keras_transformer import programs
+
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
+_SYNTHETIC_PAIRS = flags.DEFINE_integer(
+    "synthetic_pairs", None, "Instead: pairs of random tokens.", lower_bound=1
+)
+_TOKENS_PER_BATCH = flags.DEFINE_integer(
+    "tokens_per_batch", 25_000, "Most tokens of a side in a batch.", lower_bound=1
+)
+_MAX_LENGTH = flags.DEFINE_integer(
+    "max_length", 256, "Longer pairs are left out.", lower_bound=1
+)
+_BATCHES = flags.DEFINE_integer("batches", 100, "Batches to read.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Of tokens and shuffle.", lower_bound=0)
+
+
+def main() -> dict:
+    """Plan and read batches, and print what that took."""
+    if (_DATA_DIR.value is None) == (_SYNTHETIC_PAIRS.value is None):
+        raise ValueError("Give one of --data_dir and --synthetic_pairs.")
+    from benchmarks import synthetic_corpus
+    from keras_transformer import data
+    from keras_transformer.machine import describe
+
+    if _DATA_DIR.value is not None:
+        corpus = data.EncodedCorpus.open(_DATA_DIR.value, "train")
+    else:
+        lengths = synthetic_corpus.lengths_like_news(
+            _SYNTHETIC_PAIRS.value, _SEED.value
+        )
+        corpus = synthetic_corpus.random_corpus(*lengths, _SEED.value)
+    began = time.perf_counter()
+    plan = corpus.batch_plan(
+        tokens_per_batch=_TOKENS_PER_BATCH.value,
+        max_length=_MAX_LENGTH.value,
+        seed=_SEED.value,
+    )
+    planned = time.perf_counter()
+    batches = iter(data.training_dataset(corpus, plan))
+    next(batches)
+    first = time.perf_counter()
+    tokens = 0
+    for _ in range(_BATCHES.value):
+        source, target = next(batches)
+        tokens += int((source != corpus.pad_id).numpy().sum())
+        tokens += int((target != corpus.pad_id).numpy().sum())
+    seconds = time.perf_counter() - first
+    result = {
+        "benchmark": "input_pipeline",
+        "pairs": plan.num_pairs,
+        "tokens_per_batch": _TOKENS_PER_BATCH.value,
+        "batches_per_epoch": plan.batches_per_epoch,
+        "shapes": plan.shapes,
+        "padding_rate": measure.rounded(plan.padding_rate),
+        "plan_s": measure.rounded(planned - began),
+        "first_batch_s": measure.rounded(first - planned),
+        "batches": _BATCHES.value,
+        "batches_per_s": measure.rounded(_BATCHES.value / seconds),
+        "tokens_per_s": measure.rounded(tokens / seconds),
+        "machine": describe(),
+    }
+    measure.write_line(**result)
+    return result
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()
