@@ -108,7 +108,16 @@ def number_of(name: str, line: Mapping[str, Any], key: str) -> float:
 
 
 def is_rate(key: str) -> bool:
-    """Whether more is faster: "tokens_per_s" is a rate, "median_step_s" a time."""
+    """Whether more is faster: "tokens_per_s" is a rate, "median_step_s" a time.
+
+    Raises:
+        ValueError: If the key says neither.
+    """
+    if not key.endswith(("_s", "seconds")):
+        raise ValueError(
+            "`key` must end in `per_s`, for a rate, or in `_s` or `seconds`. "
+            f"Received: key={key}."
+        )
     return key.endswith("per_s")
 
 

@@ -34,6 +34,8 @@ _MAX_LENGTH = flags.DEFINE_integer(
     "max_length", 256, "Longer pairs are left out.", lower_bound=1
 )
 _BATCHES = flags.DEFINE_integer("batches", 100, "Batches to read.", lower_bound=1)
+# Read before the clock starts: as many as may lie ready.
+_MADE_AHEAD = 16
 _SEED = flags.DEFINE_integer("seed", 0, "Of tokens and shuffle.", lower_bound=0)
 
 
@@ -62,12 +64,15 @@ def main() -> dict:
     batches = iter(data.training_dataset(corpus, plan))
     next(batches)
     first = time.perf_counter()
+    for _ in range(_MADE_AHEAD):
+        next(batches)
+    began_reading = time.perf_counter()
     tokens = 0
     for _ in range(_BATCHES.value):
         source, target = next(batches)
         tokens += int((source != corpus.pad_id).numpy().sum())
         tokens += int((target != corpus.pad_id).numpy().sum())
-    seconds = time.perf_counter() - first
+    seconds = time.perf_counter() - began_reading
     result = {
         "benchmark": "input_pipeline",
         "pairs": plan.num_pairs,

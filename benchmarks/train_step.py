@@ -37,7 +37,7 @@ _UNTIMED_STEPS = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights and tokens.", lower_bound=0)
 # What a step's work depends on.
-_TRAINING_FIELDS = ("label_smoothing", "accumulate_steps")
+_TRAINING_FIELDS = ("label_smoothing", "accumulate_steps", "guided_alignment")
 _PRESET_FLAGS = {
     "model": preset_flags.define(ModelConfig),
     "training": preset_flags.define(
@@ -81,6 +81,11 @@ def main() -> dict:
         precision=device_flags.PRECISION.value,
         seed=_SEED.value,
     )
+    if config.training.guided_alignment:
+        raise ValueError(
+            "Guided alignment needs sentences and trees, and this benchmark has random "
+            "tokens. Pass --guided_alignment=0, or another --preset."
+        )
     options = training_run.RunOptions(**device_flags.options())
     process = this_process(make_strategy(options.distribution, options.num_replicas))
     if process.count > 1:

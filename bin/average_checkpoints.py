@@ -3,8 +3,9 @@
     python bin/average_checkpoints.py --model_dir=runs/base --last=5
 
 writes an ordinary checkpoint into runs/base/averaged, which bin/evaluate.py,
-bin/translate.py and the export prefer, and model.keras with the same weights. The paper
-takes the last 5, ten minutes apart, for base and the last 20 for big. Takes seconds.
+bin/translate.py and the export prefer until training goes on, and model.keras with the
+same weights. The paper takes the last 5, ten minutes apart, for base and the last 20
+for big. Takes seconds.
 """
 
 from __future__ import annotations

@@ -163,8 +163,12 @@ def describe(place, searcher, step: int) -> dict:
             for weight in searcher.model.weights
         ),
         "decoding": dataclasses.asdict(searcher.decoding),
-        **({"labels": list(searcher.vocabulary.labels)} if is_parser else {}),
+        **(_symbols_of(searcher.vocabulary) if is_parser else {}),
     }
+
+
+def _symbols_of(vocabulary):
+    return {"labels": list(vocabulary.labels), "tags": list(vocabulary.tags)}
 
 
 def run() -> None:

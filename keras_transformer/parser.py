@@ -237,14 +237,15 @@ class Parser(TextSearch):
         word_symbols = self.vocabulary.word_symbols
         if not is_valid:
             labels = repair(labels, len(words), word_symbols=word_symbols)
-        predicted = [symbol for symbol in labels if symbol in word_symbols]
+        known = {*word_symbols, linearisation.WORD}
+        predicted = [symbol for symbol in labels if symbol in known]
         left = [linearisation.WORD] * (len(words) - len(predicted))
         labels[-1:-1] = left
         return delinearise(
             labels,
             words,
             linearisation.joined_tags(words, predicted + left),
-            {*word_symbols, linearisation.WORD},
+            known,
         )
 
 

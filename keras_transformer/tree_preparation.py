@@ -71,8 +71,9 @@ class TreeFiles(data.ParallelSource):
         seed: Draws which trees occur once more where a weight is no whole number, and
             what is substituted.
         skip_bad: Whether to go on after a bad tree; else it is an error.
-        substitutions: Trees made from each training tree by `Substitution`; they
-            follow those that were read, with the same weights.
+        substitutions: Trees made from each training tree by `Substitution`, out of
+            all training trees whatever their weight; they follow those that were read
+            and have the weight of the tree that they are made from.
 
     Attributes:
         labels: Of the training trees' constituents, sorted.
@@ -103,6 +104,8 @@ class TreeFiles(data.ParallelSource):
             f"{bank.path}" + (f":{bank.weight:g}" if bank.weight != 1 else "")
             for bank in banks["train"]
         )
+        if substitutions:
+            self.description += f" substitutions={substitutions}"
         self.splits = tuple(name for name in metadata.SPLITS if banks.get(name))
         self.problems: dict[str, list[str]] = {}
         self._pairs: dict[str, list[tuple[bytes, bytes]]] = {}
@@ -179,7 +182,9 @@ class TreeFiles(data.ParallelSource):
             self._pairs["train"] += [
                 _encoded(substitution.draw(tree, random)) for tree in bank
             ]
-        self._places["train"] *= 1 + times
+        places = self._places["train"]
+        made = [f"{place} (with constituents substituted)" for place in places]
+        self._places["train"] = places + made * times
 
 
 class TreeSymbols:
@@ -195,7 +200,8 @@ class TreeSymbols:
         self.vocabulary = vocabulary
         self.vocab_size = vocabulary.vocab_size
         self.fingerprint = vocabulary.fingerprint
-        self._known = frozenset(vocabulary.symbols)
+        first = vocabulary.word_ids.start  # after those that mean nothing in a tree
+        self._known = frozenset(vocabulary.symbols[first:])
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
         """Return the ids of each tree; None for one with an unknown label."""

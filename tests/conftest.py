@@ -107,8 +107,9 @@ def program_of(repository):
                     return program.main()
             finally:
                 # Its flags are gone, and bin/train.py has others of these names.
-                if sys.modules.pop("keras_transformer.model_flags", None):
-                    del keras_transformer.model_flags
+                for name in ("model_flags", "search_flags"):
+                    if sys.modules.pop(f"keras_transformer.{name}", None):
+                        delattr(keras_transformer, name)
 
         return run
 

@@ -150,7 +150,8 @@ def delinearise(
             root = _close(stack, symbol[1:], place)
         else:
             raise ValueError(
-                f'{place} must be "XX", or "(" or ")" with a label: "(NP".'
+                f"{place} must stand for a word ({', '.join(word_symbols)}), or be "
+                'a "(" or ")" with a label: "(NP".'
             )
     if root is None:
         missing = " ".join(f"){label}" for label, _ in reversed(stack)) or "a tree"
@@ -166,7 +167,7 @@ def repair(
     labels: Sequence[str],
     num_words: int,
     root: str = "S",
-    word_symbols: Sequence[str] = (WORD,),
+    word_symbols: Collection[str] = (WORD,),
 ) -> list[str]:
     """Return a well-formed sequence over `num_words` words, close to `labels`.
 
@@ -180,7 +181,7 @@ def repair(
         labels: Any symbols.
         num_words: Length of the sentence, at least 1.
         root: Label around all, where a word comes before any bracket.
-        word_symbols: What stands for a word; for one that is missing, the first.
+        word_symbols: What stands for a word; for one that is missing, "XX" does.
 
     Raises:
         ValueError: If `num_words` is below 1.
@@ -218,7 +219,7 @@ def repair(
                 close()
             close()
     for _ in range(position, num_words):
-        add_word(word_symbols[0])
+        add_word(WORD)
     while stack:
         close()
     return repaired

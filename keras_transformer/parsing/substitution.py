@@ -27,10 +27,10 @@ class Substitution:
 
     Args:
         bank: Cleaned trees.
-        rate: In [0, 1].
+        rate: In [0, 1).
 
     Raises:
-        ValueError: If `rate` is no probability.
+        ValueError: If `rate` is outside [0, 1).
     """
 
     def __init__(self, bank: Sequence[trees.Tree], rate: float = 0.2):

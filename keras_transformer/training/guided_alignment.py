@@ -63,6 +63,31 @@ class GuidedAlignment:
         self._begins[[tokenizer.eos_id, tokenizer.pad_id]] = True
         self._is_word = np.isin(np.arange(vocabulary.vocab_size), vocabulary.word_ids)
 
+    def check(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Raise unless sources have as many words as their trees.
+
+        Few may differ: a tokenizer makes a space of a no-break space.
+
+        Args:
+            pairs: Token ids of sources and of targets, EOS at the end of each.
+
+        Raises:
+            ValueError: If a tenth of them differ: the tokens do not tell words.
+        """
+        num_other = sum(
+            # EOS begins, and is no word.
+            self._begins[source].sum() - 1 != self._is_word[target].sum()
+            for source, target in pairs
+        )
+        if 10 * num_other > len(pairs):
+            raise ValueError(
+                "`guided_alignment` needs tokens that tell where words begin. "
+                f"Received: {num_other:,} of {len(pairs):,} sentences have another "
+                "number of words than of tokens that begin with SentencePiece's "
+                "space. Prepare the data with --tokenizer=bpe and without "
+                "--tokenizer_model, or set --guided_alignment=0."
+            )
+
     def token_losses(
         self, source: Tensor, target: Tensor, cross_weights: Sequence[Tensor]
     ) -> Tensor:

@@ -44,11 +44,12 @@ def check_memory(
     """
     multiple = process.num_replicas * model.accumulate_steps
     rounded = [(-(-rows // multiple) * multiple, *lengths) for rows, *lengths in shapes]
-    # Activations grow with the tokens of a batch, attention with their length too.
-    most_tokens = max(rounded, key=_count_tokens)
-    most_attention = max(rounded, key=_count_attention_weights)
+    # Activations grow with the tokens of a batch, logits with those of the target,
+    # attention with their length too.
+    sizes = (_count_attention_weights, _count_tokens, _count_target_tokens)
+    largest = [max(rounded, key=size) for size in sizes]
     try_out = _try_on_gpu if _gpus() else _try_on_cpu
-    for rows, *lengths in dict.fromkeys([most_attention, most_tokens]):
+    for rows, *lengths in dict.fromkeys(largest):
         used = try_out(model, process, rows, lengths, multiple)
         write(
             f"a batch of {rows:,} rows of {_said(lengths)} tokens takes "
@@ -59,6 +60,11 @@ def check_memory(
 def _count_tokens(shape) -> int:
     rows, source_length, target_length = shape
     return rows * (source_length + target_length)
+
+
+def _count_target_tokens(shape) -> int:
+    rows, _, target_length = shape
+    return rows * target_length
 
 
 def _count_attention_weights(shape) -> int:
@@ -190,7 +196,7 @@ def _too_large(model, process, rows, lengths, fitting) -> NotEnoughMemoryError:
     pieces = process.num_replicas * model.accumulate_steps
     problem = (
         f"A batch of {rows:,} rows of {_said(lengths)} tokens on "
-        f"{process.num_replicas} replica(s), does not fit into memory."
+        f"{process.num_replicas} replica(s) does not fit into memory."
     )
     if not fitting:
         return NotEnoughMemoryError(

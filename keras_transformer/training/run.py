@@ -37,6 +37,8 @@ from keras_transformer.translator import Translator
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 BEST_METRICS = ("bleu", "loss")
+# Looked at for whether their words are as many as their trees'.
+_CHECKED_PAIRS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +185,8 @@ def train(
         guide = guide_of(config, tokenizer, labels)
         model = build(config, options, process.num_replicas, guide)
     corpus, plan = plan_batches(data_dir, config)
+    if guide:
+        guide.check([corpus[row] for row in range(min(len(corpus), _CHECKED_PAIRS))])
     write(describe(model, plan, process))
     with workers.watching(place, process):
         if options.has_preflight:
@@ -385,8 +389,9 @@ def check_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary |
     if found != {config.labels_hash}:
         raise ValueError(
             f"The corpus in {data_dir} is encoded with other labels of constituents "
-            "than the model's: their hashes differ. Prepare it from the trees that the "
-            "model was trained on, or train a new model."
+            "than the model's, or with other tags: their hashes differ. Prepare it "
+            "from the trees that the model was trained on, with --keep_tags as then, "
+            "or train a new model."
         )
     return labels
 
@@ -519,7 +524,8 @@ def load_weights(path: str, model: Transformer, config: RunConfig) -> None:
     if other.labels_hash != config.labels_hash:
         raise ValueError(
             f"The model in {place.path} knows other labels of constituents than the "
-            "corpus. Only a corpus with the same labels can fine-tune it."
+            "corpus, or other tags. Only a corpus with the same ones (--keep_tags) can "
+            "fine-tune it."
         )
     try:
         model.set_weights(place.load_model(checkpoint).get_weights())

@@ -130,8 +130,12 @@ def test_the_program_prints_both_and_the_ratio(repository, tmp_path):
     [
         (["--ours=a"], "--peer is needed."),
         (
-            ["--ours=a", "--peer=b", "--key=tokens_per_s", "--peer_key=s"],
+            ["--ours=a", "--peer=b", "--key=tokens_per_s", "--peer_key=seconds"],
             "--key and --peer_key must both be times, or rates",
+        ),
+        (
+            ["--ours=a", "--peer=b", "--key=gflops"],
+            "`key` must end in `per_s`, for a rate, or in `_s` or `seconds`.",
         ),
         (
             ["--ours=" + command("exit(5)"), "--peer=b"],

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SMALL = ("--preset=tiny", "--num_layers=1", "--d_model=6", "--d_ff=7", "--num_heads=2")
 

@@ -23,7 +23,7 @@ def test_a_tree_is_written_as_labels_with_the_tag_of_each_word():
     assert linearisation.delinearise(symbols, FOX.words, FOX.tags, FOX.tags) == FOX
     broken = [*symbols[:-2], ")NP", ")S"]
     repaired = linearisation.repair(broken, 4, word_symbols=["NN", "DT", "VBD", "."])
-    assert repaired == [*symbols[:-2], "NN", ")S"]
+    assert repaired == [*symbols[:-2], "XX", ")S"]
 
 
 def test_a_bracket_without_label_has_no_symbol():
@@ -70,8 +70,8 @@ def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
         ),
         ("(S XX )S (S XX )S", r"Symbol 4, '\(S', comes after the tree's end."),
         ("(S XX XX )S )S", r"Symbol 5, '\)S', comes after the tree's end."),
-        ("(S fox XX )S", """Symbol 2, 'fox', must be "XX", or"""),
-        ("( XX XX )", r"""Symbol 1, '\(', must be "XX", or"""),
+        ("(S fox XX )S", r"Symbol 2, 'fox', must stand for a word \(XX\), or"),
+        ("( XX XX )", r"Symbol 1, '\(', must stand for a word \(XX\), or"),
     ],
 )
 def test_symbols_that_are_no_tree_are_refused(symbols, message):

@@ -82,6 +82,18 @@ def test_the_loss_is_what_the_first_heads_of_all_layers_miss(guide, corpus):
     np.testing.assert_allclose(losses[real], 0.5 * missed / 2, atol=1e-4)
 
 
+def test_tokens_that_do_not_tell_words_are_refused(guide, corpus):
+    """As those of an own model without a space before the first word."""
+    split = data.EncodedCorpus.open(corpus, "train")
+    pairs = [split[row] for row in range(20)]
+    guide.check(pairs)
+    pairs[0] = (pairs[0][0][:-2], pairs[0][1])
+    guide.check(pairs)
+    shorter = [(source[1:], target) for source, target in pairs]
+    with pytest.raises(ValueError, match="20 of 20 sentences have another number of"):
+        guide.check(shorter)
+
+
 def build(corpus, tokenizer, labels, weight):
     """A small parser, compiled as a run does it."""
     preset = presets.get("parsing_tiny")
