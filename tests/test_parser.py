@@ -94,7 +94,8 @@ def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
             for tag, of_form in zip(parse.tree.tags, punctuation, strict=True):
                 assert tag == of_form or tag in ("NN", "VB")
     written = "".join(str(parse.tree) for parse in together)
-    assert "(NN " in written or "(VB " in written
+    if constrained:  # else there may be nothing but what is repaired
+        assert "(NN " in written or "(VB " in written
 
 
 def test_trees_come_back_in_the_order_of_the_sentences(parser):

@@ -28,7 +28,7 @@ def test_a_step_on_padding_changes_nothing(process):
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_the_largest_shape_is_tried_and_its_memory_said(process, monkeypatch):
+def test_the_largest_shapes_are_tried_and_their_memory_said(process, monkeypatch):
     tried, lines = [], []
     monkeypatch.setattr(
         preflight,
@@ -37,9 +37,12 @@ def test_the_largest_shape_is_tried_and_its_memory_said(process, monkeypatch):
     )
     preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
     # Rows are even; about a quarter comes first.
-    assert tried == [(2, 13, 17), (6, 13, 17), (6, 5, 3), (30, 5, 3)]
+    most_attention, most_tokens = [(2, 13, 17), (6, 13, 17)], [(6, 5, 3), (30, 5, 3)]
+    most_target_tokens = [(2, 7, 11), (10, 7, 11)]
+    assert tried == most_attention + most_tokens + most_target_tokens
     assert lines[0].startswith("a batch of 6 rows of 13 + 17 tokens takes ")
     assert lines[1].startswith("a batch of 30 rows of 5 + 3 tokens takes ")
+    assert lines[2].startswith("a batch of 10 rows of 7 + 11 tokens takes ")
     assert lines[0].endswith(" GiB of memory at the peak")
 
 
