@@ -112,10 +112,9 @@ def chosen():
             f"as its source. Received: steps={_STEPS.value}, "
             f"source_length={_SOURCE_LENGTH.value}."
         )
-    given = {k: v for k, v in search_flags.given().items() if v is not None}
     decoding = dataclasses.replace(
         preset.decoding,
-        **given,
+        **search_flags.given(),
         extra_decode_length=_STEPS.value - _SOURCE_LENGTH.value,
         max_input_length=max(preset.decoding.max_input_length, _SOURCE_LENGTH.value),
     )

@@ -13,9 +13,9 @@ from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.decoding.scoring import normalized_scores
 from keras_transformer.model import Transformer
 from keras_transformer.tokenization import SentencePieceTokenizer
+from keras_transformer.tokenization.units import SPACE
 from keras_transformer.translator import Translator
 
-_SPACE = "\u2581"
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 # Special pieces, the space and the ten digits come before the numbers.
 FIRST_NUMBER = len(_SPECIAL_PIECES) + 1 + 10
@@ -40,8 +40,8 @@ def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
     for piece in _SPECIAL_PIECES:
         kind = kinds.UNKNOWN if piece == "<unk>" else kinds.CONTROL
         model.pieces.add(piece=piece, score=0.0, type=kind)
-    numbers = (f"{_SPACE}{number}" for number in range(vocab_size - FIRST_NUMBER))
-    for rank, piece in enumerate([_SPACE, *"0123456789", *numbers]):
+    numbers = (f"{SPACE}{number}" for number in range(vocab_size - FIRST_NUMBER))
+    for rank, piece in enumerate([SPACE, *"0123456789", *numbers]):
         model.pieces.add(piece=piece, score=-rank)
     return SentencePieceTokenizer(model.SerializeToString(), kind="bpe")
 

@@ -15,8 +15,9 @@ LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
 
 
 def given() -> dict[str, Any]:
-    """Return the fields of `DecodingConfig` that the flags replace; None: the model's.
+    """Return the fields of `DecodingConfig` that the flags replace.
 
     `ModelDir.load_translator` and `load_parser` take them.
     """
-    return {flag.name: flag.value for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA)}
+    holders = (BEAM_SIZE, LENGTH_PENALTY_ALPHA)
+    return {flag.name: flag.value for flag in holders if flag.value is not None}

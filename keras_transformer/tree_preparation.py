@@ -117,7 +117,8 @@ class TreeFiles(data.ParallelSource):
                 random = np.random.Generator(np.random.Philox(seed))
                 weights = np.array(weights * (1 + substitutions))
                 self._copies[split] = _drawn_copies(weights, random)
-                self._substitute(cleaned, substitutions, random)
+                if substitutions:
+                    self._substitute(cleaned, substitutions, random)
                 self.labels = _sorted(
                     node.label for tree in cleaned for node in trees.constituents(tree)
                 )

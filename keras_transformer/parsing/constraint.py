@@ -85,7 +85,7 @@ class WellFormed:
         self._depth_of_id = np.zeros(size, np.int32)
         self._depth_of_id[vocabulary.opening_ids] = 1
         self._depth_of_id[vocabulary.closing_ids] = -1
-        self._is_word_id = np.isin(np.arange(size), vocabulary.word_ids)
+        self._is_word_id = vocabulary.is_word
 
     def allowed_tokens(self, tokens: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         """Say which symbols may come next, in the form that `beam_search` asks for.

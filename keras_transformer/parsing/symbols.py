@@ -13,6 +13,8 @@ import os
 import pathlib
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from keras_transformer import config, files
 from keras_transformer.parsing.linearisation import WORD
 
@@ -59,6 +61,11 @@ class SymbolVocabulary:
     def word_ids(self) -> range:
         """The ids that stand for a word."""
         return range(_FIRST_ID, _FIRST_ID + len(self.word_symbols))
+
+    @property
+    def is_word(self) -> np.ndarray:
+        """bool `[vocab_size]`: which ids stand for a word."""
+        return np.isin(np.arange(self.vocab_size), self.word_ids)
 
     @property
     def opening_ids(self) -> range:

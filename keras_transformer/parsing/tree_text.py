@@ -7,7 +7,6 @@ be a resource that every module around has to hold.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.parsing import linearisation, trees
@@ -116,7 +115,7 @@ def write_trees(
         parts[number] = f" {vocabulary.symbols[number]}"
     for number in vocabulary.closing_ids:
         parts[number] = ")"
-    is_word = tf.gather(np.isin(np.arange(len(parts)), vocabulary.word_ids), tokens)
+    is_word = tf.gather(vocabulary.is_word, tokens)
     position = tf.cumsum(tf.cast(is_word, tf.int32), axis=1)  # from 1
     own_tags, escaped = tags_of(words), escape_words(words).to_tensor()
 

@@ -20,11 +20,10 @@ import tensorflow as tf
 
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
+from keras_transformer.tokenization.units import SPACE
 
 Tensor = Any
 
-# SentencePiece's sign for a space.
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 # Keeps the logarithm finite.
 _SMALLEST = 1e-6
 
@@ -57,11 +56,11 @@ class GuidedAlignment:
         self.weight = weight
         pieces = tokenizer.pieces(tf.range(tokenizer.vocab_size)[tf.newaxis])
         self._begins = np.array(
-            [piece.decode().startswith(_SPACE) for piece in pieces.numpy()[0]]
+            [piece.decode().startswith(SPACE) for piece in pieces.numpy()[0]]
         )
         # Padding behind EOS is no part of it.
         self._begins[[tokenizer.eos_id, tokenizer.pad_id]] = True
-        self._is_word = np.isin(np.arange(vocabulary.vocab_size), vocabulary.word_ids)
+        self._is_word = vocabulary.is_word
 
     def check(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
         """Raise unless sources have as many words as their trees.
