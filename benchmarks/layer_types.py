@@ -63,7 +63,7 @@ def attention(length: int, width: int) -> Callable[[], Any]:
 
     from keras_transformer.layers.attention import scaled_dot_product_attention
 
-    inputs = tf.random.normal((1, length, 1, width))
+    inputs = tf.random.normal((1, 1, length, width))
     run = tf.function(lambda x: scaled_dot_product_attention(x, x, x)[0])
     return lambda: run(inputs).numpy()
 
@@ -75,7 +75,7 @@ def restricted(length: int, width: int) -> Callable[[], Any]:
     from keras_transformer.layers import restricted_attention
 
     sides = restricted_attention.neighbourhood(NEIGHBOURHOOD, causal=False)
-    inputs = tf.random.normal((1, length, 1, width))
+    inputs = tf.random.normal((1, 1, length, width))
     run = tf.function(
         lambda x: restricted_attention.restricted_attention(x, x, x, *sides)[0]
     )

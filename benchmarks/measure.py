@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -81,6 +82,18 @@ def matmul_gflops(dtype: str = "float32", size: int = 2048, repeats: int = 7) ->
 
     multiply()
     return 2 * size**3 / min(seconds_of_calls(multiply, repeats)) / 1e9
+
+
+def memory_kib(name: str = "VmHWM") -> int:
+    """Return a figure of this process's memory: "VmHWM" its peak, "VmRSS" it now.
+
+    Raises:
+        OSError: If the system does not tell: this is for Linux.
+    """
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {name}: this benchmark needs Linux.")
 
 
 def surroundings(dtype: str) -> dict[str, Any]:

@@ -57,27 +57,19 @@ def measure_one(kind: str, length: int) -> dict:
         return tape.gradient(total, inputs)
 
     def inputs_of(length):
-        return tf.random.normal((_BATCH_SIZE.value, length, _HEADS.value, 64))
+        return tf.random.normal((_BATCH_SIZE.value, _HEADS.value, length, 64))
 
     run(inputs_of(2 * _WINDOW.value)).numpy()  # libraries and their threads
     inputs = inputs_of(length)
-    before = memory("VmRSS")
+    before = measure.memory_kib("VmRSS")
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # forget the peak
     seconds = measure.median_seconds(lambda: run(inputs).numpy(), _REPEATS.value)
     return {
         "kind": kind,
         "length": length,
         "seconds": seconds,
-        "peak_megabytes": round((memory("VmHWM") - before) / 1024, 1),
+        "peak_megabytes": round((measure.memory_kib("VmHWM") - before) / 1024, 1),
     }
-
-
-def memory(name: str) -> int:
-    """Read a line of /proc/self/status, in KiB."""
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1])
-    raise OSError(f"/proc/self/status has no {name}: this benchmark needs Linux.")
 
 
 def main() -> dict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -16,6 +16,9 @@ from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.positional_encoding import PositionalEncoding
 from keras_transformer.train_step import TokenTrainer
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding import Past
 
 Tensor = Any
 
@@ -137,7 +140,7 @@ class Transformer(TokenTrainer):
 
         Returns:
             What `decode_step` needs of the source: "memory", per layer keys and values
-            `[batch, source_length, heads, dim]`, and "mask", bool
+            `[batch, heads, source_length, dim]`, and "mask", bool
             `[batch, 1, source_length]`.
         """
         encoder_output = self.encode(source_tokens, training=False)
@@ -147,27 +150,27 @@ class Transformer(TokenTrainer):
         }
 
     def empty_cache(
-        self, batch_size: int | Tensor, beam_size: int, num_steps: int | Tensor
+        self, batch_size: int | Tensor, num_columns: int | Tensor = 0
     ) -> list[tuple[Tensor, Tensor]]:
         """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
-        return self.decoder.empty_cache(batch_size, beam_size, num_steps)
+        return self.decoder.empty_cache(batch_size, num_columns)
 
     def decode_step(
         self,
         tokens: Tensor,
         step: Tensor,
-        ancestry: Tensor,
+        past: Past,
         source: dict[str, Any],
         cache: list[tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Decode one token of each hypothesis.
 
+        In TensorFlow not under XLA, which cannot write a cache in place.
+
         Args:
             tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
             step: int32 scalar, from 0.
-            ancestry: bool `[batch, beam, steps_seen, beam]`: whether the hypothesis now
-                in slot k passed through slot j at step s; at `step` its own slot. Of
-                the cache, as many steps are read.
+            past: Which columns of the cache are whose, and where this step's begin.
             source: From `start_decoding`.
             cache: From `empty_cache`, then from the step before.
 
@@ -175,14 +178,25 @@ class Transformer(TokenTrainer):
             Logits of the next token, float32 `[batch, beam, vocab_size]`, and the
             cache.
         """
-        # The beams stand where a sentence's positions stand: [batch, beam, d_model].
+        is_past, window = past.ancestry, self.config.attention_window
+        if window is not None:
+            is_near = past.steps > step - window  # [batch, columns]
+            is_past = ops.logical_and(is_past, ops.expand_dims(is_near, 1))
         embedded = self.target_embedding(tokens)
         position = ops.zeros((1, 1, self.config.d_model), embedded.dtype)
         embedded = embedded + self.target_positions(position, start=step)
+        # Hypotheses are rows: products of two matrices are the fastest.
         output, cache = self.decoder.step(
-            embedded, step, ancestry, source["memory"], source["mask"], cache
+            ops.reshape(embedded, (-1, self.config.d_model)),
+            past.place,
+            is_past,
+            source["memory"],
+            source["mask"],
+            cache,
         )
-        return self.output_embedding.logits(output), cache
+        logits = self.output_embedding.logits(output)
+        beam_size, vocab_size = tokens.shape[1], logits.shape[-1]
+        return ops.reshape(logits, (-1, beam_size, vocab_size)), cache
 
     def shift_right(self, target_tokens: Tensor) -> Tensor:
         """Put BOS before the target and drop its last position, Figure 1.

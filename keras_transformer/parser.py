@@ -223,9 +223,15 @@ class Parser(TextSearch):
         # So many symbols as a tree needs, however few tokens its words are.
         limits = tf.maximum(self.output_limits(source_tokens), num_words + NUM_NEEDED)
         limits = tf.where(num_words > 0, limits, 0)
-        rule = WellFormed(self.vocabulary, num_words, limits, self.constraint)
-        allowed = rule.allowed_tokens if self.constrained else None
-        return self.best_outputs(source_tokens, limits, allowed_tokens=allowed)
+        known = {"num_words": num_words, "limits": limits}
+        allowed = self._allowed_tokens if self.constrained else None
+        return self.best_outputs(source_tokens, limits, known, allowed_tokens=allowed)
+
+    def _allowed_tokens(self, tokens, step, source):
+        rule = WellFormed(
+            self.vocabulary, source["num_words"], source["limits"], self.constraint
+        )
+        return rule.allowed_tokens(tokens, step)
 
     def _tree(self, sentence: str, symbols: Any, is_valid: bool) -> Tree | None:
         """Return the tree of a sentence, repaired where it is none."""

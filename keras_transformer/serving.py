@@ -124,9 +124,10 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        step_fn, cache, max_steps = translator.stepping(tokens, limits, 1)
+        source, cache, max_steps = translator.start(tokens, limits)
         result = decoding.sample(
-            step_fn,
+            translator.model.decode_step,
+            source,
             cache,
             max_lengths=limits,
             max_steps=max_steps,

@@ -18,6 +18,9 @@ from keras_transformer.model import Transformer
 
 Answer = TypeVar("Answer")
 
+# Steps between one look at what the search still needs and the next.
+STEPS_AT_ONCE = 16
+
 
 class TextSearch(tf.Module):
     """A model that reads text and writes tokens, one after the other.
@@ -43,48 +46,48 @@ class TextSearch(tf.Module):
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
 
-    def stepping(
-        self, source_tokens: tf.Tensor, limits: tf.Tensor, beam_size: int
-    ) -> tuple[Callable, Any, tf.Tensor]:
-        """Return what `decoding` needs of the model, with the sources encoded.
+    def start(
+        self, source_tokens: tf.Tensor, limits: tf.Tensor
+    ) -> tuple[dict[str, Any], Any, tf.Tensor]:
+        """Encode the sources, for the functions of `decoding`.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, tokens an output may have.
-            beam_size: Hypotheses of a source.
 
         Returns:
-            The step function, its first state, and the largest of the limits.
+            What the steps need to know of each source, an empty cache, and the largest
+            of the limits.
         """
         max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         source = self.model.start_decoding(source_tokens)
-        cache = self.model.empty_cache(tf.shape(source_tokens)[0], beam_size, max_steps)
-
-        def step_fn(tokens, step, ancestry, cache):
-            seen = ancestry[:, :, : step + 1]
-            return self.model.decode_step(tokens, step, seen, source, cache)
-
-        return step_fn, cache, max_steps
+        return source, self.model.empty_cache(tf.shape(limits)[0]), max_steps
 
     def best_outputs(
-        self, source_tokens: tf.Tensor, limits: tf.Tensor, **options: Any
+        self,
+        source_tokens: tf.Tensor,
+        limits: tf.Tensor,
+        known: dict[str, tf.Tensor] | None = None,
+        **options: Any,
     ) -> BeamSearchResult:
         """Search for the best outputs, as `decoding` says.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, tokens an output may have.
+            known: What else is known of each source, `[batch, ...]`.
             **options: As of `beam_search`.
         """
-        step_fn, cache, max_steps = self.stepping(
-            source_tokens, limits, self.decoding.beam_size
-        )
+        source, cache, max_steps = self.start(source_tokens, limits)
         return beam_search(
-            step_fn,
+            self.model.decode_step,
+            {**source, **(known or {})},
             cache,
             max_lengths=limits,
             max_steps=max_steps,
             config=self.decoding,
+            steps_at_once=STEPS_AT_ONCE,
+            window=self.model.config.attention_window,
             **options,
             **self.special_ids,
         )

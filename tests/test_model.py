@@ -8,6 +8,7 @@ import pytest
 
 from keras_transformer import presets
 from keras_transformer.config import ModelConfig
+from keras_transformer.decoding import Past
 from keras_transformer.model import Transformer
 from tests.reference import transformer as reference
 
@@ -116,19 +117,23 @@ def test_cached_decoding_equals_the_full_pass(model):
     other[:, 1:] = 6  # what the other slots hold must not matter
     expected = np.asarray(model(SOURCE, inputs))
     source = model.start_decoding(SOURCE)
-    cache = model.empty_cache(3, num_beams, steps)
-    slots, path = [], np.zeros((3, num_beams, steps, num_beams), bool)
+    cache = model.empty_cache(3, num_beams * steps)
+    slots = []
+    steps_of_columns = np.tile(np.arange(steps).repeat(num_beams), [3, 1])
     for step in range(steps):
         slots.append(int(draw.integers(num_beams)))
         tokens = np.repeat(other[:, step, None], num_beams, 1)
         tokens[:, slots[-1]] = inputs[:, step]
-        ancestry = path.copy()
+        ancestry = np.zeros((3, num_beams, steps, num_beams), bool)
         ancestry[:, :, step] = np.eye(num_beams, dtype=bool)
         for earlier, slot in enumerate(slots[:-1]):
-            ancestry[:, :, earlier] = False
             ancestry[:, :, earlier, slot] = True
-        seen = ancestry[:, :, : step + 1] if step % 2 else ancestry
-        logits, cache = model.decode_step(tokens, np.int32(step), seen, source, cache)
+        past = Past(
+            ancestry.reshape(3, num_beams, -1),
+            steps_of_columns,
+            np.int32(step * num_beams),
+        )
+        logits, cache = model.decode_step(tokens, np.int32(step), past, source, cache)
         np.testing.assert_allclose(
             np.asarray(logits)[:, slots[-1]], expected[:, step], atol=1e-4
         )

@@ -115,15 +115,11 @@ def search(model, source, beam_size):
 
 @tf.function(reduce_retracing=True)
 def search_in_graph(model, source, beam_size):
-    memory = model.start_decoding(source)
-
-    def step_fn(tokens, step, ancestry, cache):
-        return model.decode_step(tokens, step, ancestry, memory, cache)
-
     steps = tf.shape(source)[1] + 20
     return beam_search(
-        step_fn,
-        model.empty_cache(1, beam_size, steps),
+        model.decode_step,
+        model.start_decoding(source),
+        model.empty_cache(1),
         max_lengths=steps[tf.newaxis],
         max_steps=steps,
         config=DecodingConfig(beam_size=beam_size, length_penalty_alpha=0.0),

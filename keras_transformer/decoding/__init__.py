@@ -3,10 +3,12 @@
 from keras_transformer.decoding.beam_search import BeamSearchResult, beam_search
 from keras_transformer.decoding.sampling import SampleResult, sample
 from keras_transformer.decoding.scoring import NEGATIVE_INFINITY, length_penalty
+from keras_transformer.decoding.working_set import Past
 
 __all__ = [
     "NEGATIVE_INFINITY",
     "BeamSearchResult",
+    "Past",
     "SampleResult",
     "beam_search",
     "length_penalty",

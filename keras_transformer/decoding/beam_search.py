@@ -2,7 +2,8 @@
 
 A step: `with_own_slots` -> the model's step -> `only_allowed` -> `forced_tokens` ->
 `pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
-When all sentences are done, `rank`.
+A rung of steps: `next_working_set` -> `rows_of` -> the steps -> `put_back`. When all
+sentences are done, `rank`.
 
 The rules are those of the paper's own decoder (tensor2tensor v1), with the length
 penalty of Wu et al. 2016:
@@ -19,8 +20,8 @@ Differs from tensor2tensor: a hypothesis open at the limit gets the length penal
 (there, the bare log probability) and fills slots that finished ones leave empty; beam 1
 is greedy (there, the runner-up may end too); impossible tokens never make a hypothesis.
 
-The model's state is never reordered. A model writes what it keeps for a token at (step,
-slot) and finds a hypothesis's own past through `ancestry`, which alone is moved.
+What the model keeps of the past is never reordered while hypotheses change slots; each
+finds its own through `Past`.
 """
 
 from __future__ import annotations
@@ -45,13 +46,21 @@ from keras_transformer.decoding.scoring import (
     normalized_scores,
     top_tokens,
 )
+from keras_transformer.decoding.working_set import (
+    Past,
+    first_working_set,
+    next_working_set,
+    shape_invariants,
+    with_room,
+)
 
-# (tokens int32 [batch, beam], step int32 [], ancestry bool [batch, beam, max_steps,
-# beam], state) -> (logits [batch, beam, vocab], state)
-StepFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+# (tokens int32 [batch, beam], step int32 [], past, source, cache)
+# -> (logits [batch, beam, vocab], cache)
+StepFunction = Callable[[tf.Tensor, tf.Tensor, Past, Any, Any], tuple[tf.Tensor, Any]]
 
-# (tokens int32 [batch, beam, max_steps], step int32 []) -> bool [batch, beam, vocab]
-AllowedTokens = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+# (tokens int32 [batch, beam, max_steps], step int32 [], source)
+# -> bool [batch, beam, vocab]
+AllowedTokens = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 
 
 class BeamSearchResult(NamedTuple):
@@ -69,15 +78,13 @@ class BeamSearchResult(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """All that the search carries from step to step, besides the model's state."""
+    """All that the search knows of its hypotheses."""
 
     # The alive: slot k is what the model sees as beam k. Best first.
     alive_tokens: tf.Tensor  # int32 [batch, beam, max_steps], pad_id to the end
     alive_log_probs: tf.Tensor  # float32 [batch, beam], NEGATIVE_INFINITY if empty
     alive_lengths: tf.Tensor  # int32 [batch]: all of a sentence are equally long
     last_tokens: tf.Tensor  # int32 [batch, beam]: the model's next input
-    # [b, k, s, j]: the hypothesis now in slot k went through slot j at step s.
-    ancestry: tf.Tensor  # bool [batch, beam, max_steps, beam]
     # The finished, sorted by score; empty slots last.
     finished_tokens: tf.Tensor  # int32 [batch, beam, max_steps]
     finished_log_probs: tf.Tensor  # float32 [batch, beam]
@@ -98,9 +105,18 @@ class Candidates(NamedTuple):
     is_ending: tf.Tensor  # bool [batch, C]: the token is EOS
 
 
+class Sentence(NamedTuple):
+    """What belongs to each sentence and stays as it is."""
+
+    limits: tf.Tensor  # int32 [batch]: tokens of an output at most
+    forced_prefix: tf.Tensor  # int32 [batch, prefix_length], then pad_id
+    source: Any  # a nest of tensors [batch, ...]: the model's own
+
+
 def beam_search(
     step_fn: StepFunction,
-    state: Any,
+    source: Any,
+    cache: Any,
     *,
     max_lengths: tf.Tensor,
     max_steps: int | tf.Tensor,
@@ -112,21 +128,24 @@ def beam_search(
     num_best: int | tf.Tensor = 1,
     forced_prefix: tf.Tensor | None = None,
     allowed_tokens: AllowedTokens | None = None,
+    steps_at_once: int | None = None,
+    window: int | None = None,
 ) -> BeamSearchResult:
     """Find the outputs with the best length-normalized log probability, §6.1.
 
-    Runs eagerly, in a `tf.function`, under XLA if all sizes are Python ints, and in a
-    SavedModel. The result of a sentence does not depend on the others of its batch.
+    Runs eagerly, in a `tf.function`, under XLA if all sizes are Python ints and
+    `steps_at_once` is None, and in a SavedModel. The result of a sentence does not
+    depend on the others of its batch.
 
     Args:
         step_fn: One step of the model. Gets the last token of every hypothesis, the
-            number of the step, for whom those tokens count (`ancestry[b, k, s, j]` is
-            True if the hypothesis now in slot k went through slot j at step s, for s
-            up to this step, where it is its own slot) and the state. Returns logits of
-            the next token, of any float type, and the new state. The distribution is
-            taken as given.
-        state: Any nest of tensors, carried along and never reordered. Its structure,
-            dtypes and shapes stay as they are.
+            number of the step, what is whose in the cache (`Past`), `source` and the
+            cache. Returns logits of the next token, of any float type, and the cache
+            with this step in it. The distribution is taken as given.
+        source: Any nest of tensors `[batch, ...]`: what the steps need to know of each
+            sentence.
+        cache: Any nest of tensors `[batch, heads, 0, ...]`: what the steps write and
+            read. Axis 2 are the columns, to which room for the next steps is added.
         max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted; the paper
             takes the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
@@ -145,11 +164,16 @@ def beam_search(
             sentence begins with, `pad_id` after them. They count with the probability
             that the model gives them.
         allowed_tokens: Says at every step which tokens each hypothesis may have next.
-            Gets the tokens of all hypotheses so far, `pad_id` after them, and how many
-            they are, the step's number. The others become impossible, and the allowed
-            keep the probability that the model gives them: a score is the model's own,
-            with a rule as without. A hypothesis that may have no token is lost. None:
-            all tokens, always.
+            Gets the tokens of all hypotheses so far, `pad_id` after them, how many they
+            are, the step's number, and `source`. The others become impossible, and the
+            allowed keep the probability that the model gives them: a score is the
+            model's own, with a rule as without. A hypothesis that may have no token is
+            lost. None: all tokens, always.
+        steps_at_once: After so many steps, sentences that are done and columns of the
+            cache that nobody reads are left behind, and the cache grows. Saves time
+            alone. None: never; the cache has room for all steps from the first.
+        window: Steps back that `step_fn` reads, its own counted; None: all. Older
+            columns are left behind.
 
     Returns:
         A `BeamSearchResult` with `beam_size` hypotheses a sentence. Logits that are no
@@ -161,40 +185,83 @@ def beam_search(
         TypeError: If `max_lengths` or `max_steps` is no integer.
     """
     max_lengths = tf.convert_to_tensor(max_lengths)
-    check_arguments(max_lengths, max_steps, config, eos_id, pad_id, num_best)
-    if forced_prefix is not None:
-        forced_prefix = checked_prefix(forced_prefix, max_lengths)
-    alpha = config.length_penalty_alpha
+    check_arguments(
+        max_lengths, max_steps, config, eos_id, pad_id, num_best, steps_at_once
+    )
     limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)  # [batch]
+    batch = limits.shape[0] if limits.shape[0] is not None else tf.shape(limits)[0]
+    prefix = checked_prefix(forced_prefix, max_lengths)
+    alpha = config.length_penalty_alpha
 
-    def has_work(step, search, state):
-        del state
+    def take_steps(step, end, search, work):
+        """Search until step `end`, or until all of these sentences are done."""
+        sentence, first_step = work.sentences, step
+        first_place = tf.shape(work.steps)[1] - (end - step) * config.beam_size
+
+        def has_work(step, search, ancestry, cache):
+            del ancestry, cache
+            return (step < end) & ~tf.reduce_all(search.is_done)
+
+        def take_step(step, search, ancestry, cache):
+            place = first_place + (step - first_step) * config.beam_size
+            past = Past(with_own_slots(ancestry, place), work.steps, place)
+            answer = step_fn(search.last_tokens, step, past, sentence.source, cache)
+            logits, cache = checked_answer(answer, cache, config.beam_size, eos_id)
+            choices = only_allowed(
+                allowed_tokens, search, logits, step, sentence.source
+            )
+            forced = forced_tokens(step, sentence, config, eos_id, pad_id)
+            candidates = pick_candidates(
+                search, logits, choices, step, forced, config, eos_id
+            )
+            moved, ancestry = keep_alive(search, candidates, past.ancestry)
+            moved = keep_finished(moved, candidates, alpha)
+            moved = mark_done(
+                moved, sentence.limits, alpha, num_best if stop_early else None
+            )
+            return step + 1, freeze_done(search, moved), ancestry, cache
+
+        step, search, ancestry, cache = tf.while_loop(
+            has_work, take_step, (step, search, work.ancestry, work.cache)
+        )
+        return step, search, work._replace(ancestry=ancestry, cache=cache)
+
+    def has_rung(step, search, work):
+        del work
         return (step < max_steps) & ~tf.reduce_all(search.is_done)
 
-    def take_step(step, search, state):
-        ancestry = with_own_slots(search.ancestry, step)
-        answer = step_fn(search.last_tokens, step, ancestry, state)
-        logits, state = checked_answer(answer, state, config.beam_size, eos_id)
-        choices = only_allowed(allowed_tokens, search, logits, step)
-        forced = forced_tokens(step, limits, forced_prefix, config, eos_id, pad_id)
-        candidates = pick_candidates(
-            search, logits, choices, step, forced, config, eos_id
-        )
-        moved = keep_alive(search, candidates, ancestry)
-        moved = keep_finished(moved, candidates, alpha)
-        moved = mark_done(moved, limits, alpha, num_best if stop_early else None)
-        return step + 1, freeze_done(search, moved), state
+    def take_rung(step, search, work):
+        end = tf.minimum(step + steps_at_once, max_steps)
+        work = next_working_set(work, search.is_done, step, end - step, window)
+        step, found, work = take_steps(step, end, rows_of(search, work.rows), work)
+        return step, put_back(search, work.rows, found), work
 
-    search = start(limits, max_steps, config.beam_size, bos_id, pad_id)
-    _, search, _ = tf.while_loop(has_work, take_step, (0, search, state))
+    search = start(batch, limits, max_steps, config.beam_size, bos_id, pad_id)
+    sentence = Sentence(limits, prefix, source)
+    work = first_working_set(batch, config.beam_size, sentence, cache)
+    if steps_at_once is None:
+        work = with_room(work, 0, max_steps)
+        _, search, _ = take_steps(0, max_steps, search, work)
+    else:
+        shapes = tf.nest.map_structure(lambda values: values.shape, search)
+        _, search, _ = tf.while_loop(
+            has_rung,
+            take_rung,
+            (0, search, work),
+            (tf.TensorShape([]), shapes, shape_invariants(work)),
+        )
     return rank(search, limits, alpha, pad_id)
 
 
 def start(
-    limits: tf.Tensor, max_steps: int | tf.Tensor, beam_size: int, bos_id: int, pad_id
+    batch: int | tf.Tensor,
+    limits: tf.Tensor,
+    max_steps: int | tf.Tensor,
+    beam_size: int,
+    bos_id: int,
+    pad_id: int,
 ) -> SearchState:
     """Return the state before the first step: one empty hypothesis, in slot 0."""
-    batch = limits.shape[0] if limits.shape[0] is not None else tf.shape(limits)[0]
     slots = [batch, beam_size]
     no_tokens = tf.fill([*slots, max_steps], pad_id)
     nobody = tf.fill(slots, NEGATIVE_INFINITY)
@@ -205,7 +272,6 @@ def start(
         alive_log_probs=tf.where(is_alive, 0.0, NEGATIVE_INFINITY),
         alive_lengths=tf.zeros([batch], tf.int32),
         last_tokens=tf.fill(slots, bos_id),
-        ancestry=tf.zeros([*slots, max_steps, beam_size], tf.bool),
         finished_tokens=no_tokens,
         finished_log_probs=nobody,
         finished_lengths=tf.zeros(slots, tf.int32),
@@ -214,11 +280,24 @@ def start(
     )
 
 
-def with_own_slots(ancestry: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Return the ancestry in which each hypothesis is in its own slot at `step`."""
-    is_now = tf.range(tf.shape(ancestry)[2]) == step  # [max_steps]
-    is_own = tf.eye(ancestry.shape[1], dtype=tf.bool)  # [beam, beam]
-    return ancestry | (is_now[:, tf.newaxis] & is_own[:, tf.newaxis, :])
+def rows_of(search: SearchState, rows: tf.Tensor) -> SearchState:
+    """Return what the search knows of some sentences, int32 `[working]`."""
+    return tf.nest.map_structure(lambda values: tf.gather(values, rows), search)
+
+
+def put_back(search: SearchState, rows: tf.Tensor, found: SearchState) -> SearchState:
+    """Put what was found for some sentences where the whole batch is."""
+
+    def merged(values, new):
+        return tf.tensor_scatter_nd_update(values, rows[:, tf.newaxis], new)
+
+    return tf.nest.map_structure(merged, search, found)
+
+
+def with_own_slots(ancestry: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """Return the ancestry with each hypothesis in its own slot at `place`."""
+    own = place + tf.range(ancestry.shape[1])  # [beam]
+    return ancestry | (tf.range(tf.shape(ancestry)[2]) == own[:, tf.newaxis])
 
 
 def only_allowed(
@@ -226,35 +305,33 @@ def only_allowed(
     search: SearchState,
     logits: tf.Tensor,
     step: tf.Tensor,
+    source: Any,
 ) -> tf.Tensor:
     """Return the logits with -inf for what may not come next."""
     if allowed_tokens is None:
         return logits
-    allowed = checked_allowed(allowed_tokens(search.alive_tokens, step), logits)
-    return tf.where(allowed, logits, -math.inf)
+    allowed = allowed_tokens(search.alive_tokens, step, source)
+    return tf.where(checked_allowed(allowed, logits), logits, -math.inf)
 
 
 def forced_tokens(
-    step: tf.Tensor,
-    limits: tf.Tensor,
-    forced_prefix: tf.Tensor | None,
-    config: DecodingConfig,
-    eos_id: int,
-    pad_id: int,
+    step: tf.Tensor, sentence: Sentence, config: DecodingConfig, eos_id: int, pad_id
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
     """Return for whom this step has but one token, bool `[batch]`, and which.
 
     It is the next of the prefix or, with `force_eos`, EOS at the length limit.
     """
-    if forced_prefix is None and not config.force_eos:
+    limits, prefix, _ = sentence
+    has_prefix = prefix.shape[1] != 0
+    if not (has_prefix or config.force_eos):
         return None
     tokens = tf.fill(tf.shape(limits), pad_id)
     if config.force_eos:
         tokens = tf.where(limits == step + 1, eos_id, tokens)
-    if forced_prefix is not None:
+    if has_prefix:
         after_end = tf.fill([tf.shape(limits)[0], 1], pad_id)
-        padded = tf.concat([forced_prefix, after_end], axis=1)
-        prefix_tokens = padded[:, tf.minimum(step, tf.shape(forced_prefix)[1])]
+        padded = tf.concat([prefix, after_end], axis=1)
+        prefix_tokens = padded[:, tf.minimum(step, tf.shape(prefix)[1])]
         tokens = tf.where(prefix_tokens == pad_id, tokens, prefix_tokens)
     return tokens != pad_id, tokens
 
@@ -277,9 +354,15 @@ def pick_candidates(
     # A slot can fill all of them, or as many as it has tokens.
     count = min(num_wanted, logits.shape[-1])
     token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
+    if choices is logits:
+        likeliest = tokens[:, :, 0]
+    else:
+        likeliest = tf.argmax(logits, axis=-1, output_type=tf.int32)
     if forced is not None:
         token_logits, tokens = only_forced(forced, token_logits, tokens, choices)
-    log_probs = extended_log_probs(search.alive_log_probs, token_logits, logits)
+    log_probs = extended_log_probs(
+        search.alive_log_probs, token_logits, logits, likeliest
+    )
 
     log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
     num_candidates = min(num_wanted, config.beam_size * count)
@@ -312,18 +395,18 @@ def only_forced(forced, token_logits, tokens, logits):
 
 def keep_alive(
     search: SearchState, candidates: Candidates, ancestry: tf.Tensor
-) -> SearchState:
-    """Fill the alive slots with the best candidates that go on."""
+) -> tuple[SearchState, tf.Tensor]:
+    """Fill the alive slots with the best candidates that go on, and their ancestry."""
     beam_size = search.last_tokens.shape[1]
     going_on = tf.where(candidates.is_ending, NEGATIVE_INFINITY, candidates.log_probs)
     log_probs, kept = tf.math.top_k(going_on, beam_size)
-    return search._replace(
+    search = search._replace(
         alive_tokens=_take(candidates.tokens, kept),
         alive_log_probs=log_probs,
         alive_lengths=candidates.lengths[:, 0],
         last_tokens=_take(candidates.last_tokens, kept),
-        ancestry=_take(ancestry, _take(candidates.parents, kept)),
     )
+    return search, _take(ancestry, _take(candidates.parents, kept))
 
 
 def keep_finished(

@@ -16,6 +16,7 @@ def check_arguments(
     eos_id: int,
     pad_id: int,
     num_best: int | tf.Tensor,
+    steps_at_once: int | None,
 ) -> None:
     """Raise unless the arguments of `beam_search` fit each other."""
     if not max_lengths.dtype.is_integer or max_lengths.shape.rank != 1:
@@ -25,6 +26,8 @@ def check_arguments(
         )
     if not tf.is_tensor(max_steps):
         check_at_least("max_steps", max_steps, 1)
+    if steps_at_once is not None:
+        check_at_least("steps_at_once", steps_at_once, 1)
     if not tf.is_tensor(num_best) and not 1 <= num_best <= config.beam_size:
         raise ValueError(
             "`num_best` must be at least 1 and at most `beam_size`. "
@@ -37,12 +40,18 @@ def check_arguments(
         )
 
 
-def checked_prefix(forced_prefix: tf.Tensor, max_lengths: tf.Tensor) -> tf.Tensor:
+def checked_prefix(
+    forced_prefix: tf.Tensor | None, max_lengths: tf.Tensor
+) -> tf.Tensor:
     """Return the tokens that outputs begin with, int32 `[batch, prefix_length]`.
+
+    None gives none, `[batch, 0]`.
 
     Raises:
         ValueError: If they have another dtype or shape.
     """
+    if forced_prefix is None:
+        return tf.zeros([tf.shape(max_lengths)[0], 0], tf.int32)
     prefix = tf.convert_to_tensor(forced_prefix)
     batch = max_lengths.shape[:1]
     is_shaped = prefix.shape.rank == 2 and prefix.shape[:1].is_compatible_with(batch)
@@ -55,28 +64,28 @@ def checked_prefix(forced_prefix: tf.Tensor, max_lengths: tf.Tensor) -> tf.Tenso
 
 
 def checked_answer(
-    answer: Any, old_state: Any, beam_size: int, eos_id: int
+    answer: Any, old_cache: Any, beam_size: int, eos_id: int
 ) -> tuple[tf.Tensor, Any]:
-    """Return what `step_fn` gave: logits in float32, the state in its old shape.
+    """Return what `step_fn` gave: logits in float32, the cache in its old shape.
 
     Raises:
         ValueError: If the logits have another shape or dtype than they must, lack
-            `eos_id`, or the state is not built as `old_state`.
+            `eos_id`, or the cache is not built as `old_cache`.
     """
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ValueError(
-            f"`step_fn` must return (logits, state). Received: {type(answer).__name__}."
+            f"`step_fn` must return (logits, cache). Received: {type(answer).__name__}."
         )
-    logits, state = tf.convert_to_tensor(answer[0]), answer[1]
+    logits, cache = tf.convert_to_tensor(answer[0]), answer[1]
     _check_logits(logits, beam_size, eos_id)
     try:
-        state = tf.nest.map_structure(_in_old_shape, state, old_state)
+        cache = tf.nest.map_structure(_in_old_shape, cache, old_cache)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "`step_fn` must return the state with the structure, dtypes and shapes it "
+            "`step_fn` must return the cache with the structure, dtypes and shapes it "
             f"was given. Received: {error}"
         ) from error
-    return tf.cast(logits, tf.float32), state
+    return tf.cast(logits, tf.float32), cache
 
 
 def checked_allowed(allowed: Any, logits: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.checks import checked_answer
+from keras_transformer.decoding.working_set import Past, empty_columns
 
 
 class SampleResult(NamedTuple):
@@ -24,7 +25,8 @@ class SampleResult(NamedTuple):
 
 def sample(
     step_fn: StepFunction,
-    state: Any,
+    source: Any,
+    cache: Any,
     *,
     max_lengths: tf.Tensor,
     max_steps: int | tf.Tensor,
@@ -40,7 +42,8 @@ def sample(
 
     Args:
         step_fn: As of `beam_search`, for a beam of 1.
-        state: As of `beam_search`.
+        source: As of `beam_search`.
+        cache: As of `beam_search`.
         max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`.
         uniforms: float32 `[batch, at least max_steps]`, in [0, 1): the chance of each
@@ -57,21 +60,22 @@ def sample(
     limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)
     batch = tf.shape(limits)[0]
 
-    def has_work(step, tokens, last_tokens, log_probs, lengths, is_done, state):
-        del tokens, last_tokens, log_probs, lengths, state
+    steps = tf.range(max_steps)  # each has one column
+    steps_of_all = tf.tile(steps[tf.newaxis], [batch, 1])
+
+    def has_work(step, tokens, last_tokens, log_probs, lengths, is_done, cache):
+        del tokens, last_tokens, log_probs, lengths, cache
         return (step < max_steps) & ~tf.reduce_all(is_done)
 
-    def take_step(step, tokens, last_tokens, log_probs, lengths, is_done, state):
-        is_seen = tf.range(max_steps) <= step
-        own_past = is_seen[tf.newaxis, tf.newaxis, :, tf.newaxis]
-        ancestry = tf.tile(own_past, [batch, 1, 1, 1])
-        answer = step_fn(last_tokens[:, tf.newaxis], step, ancestry, state)
-        logits, state = checked_answer(answer, state, 1, eos_id)
+    def take_step(step, tokens, last_tokens, log_probs, lengths, is_done, cache):
+        past = Past((steps_of_all <= step)[:, tf.newaxis], steps_of_all, step)
+        answer = step_fn(last_tokens[:, tf.newaxis], step, past, source, cache)
+        logits, cache = checked_answer(answer, cache, 1, eos_id)
         kept = kept_distribution(logits[:, 0], temperature, top_k, top_p)
         drawn = draw(*kept, uniforms[:, step])
         own = tf.gather(tf.nn.log_softmax(logits[:, 0]), drawn, batch_dims=1)
         drawn = tf.where(is_done, pad_id, drawn)
-        is_now = tf.range(max_steps) == step
+        is_now = steps == step
         return (
             step + 1,
             tf.where(is_now, drawn[:, tf.newaxis], tokens),
@@ -79,7 +83,7 @@ def sample(
             tf.where(is_done, log_probs, log_probs + own),
             tf.where(is_done, lengths, step + 1),
             is_done | (drawn == eos_id) | (step + 1 >= limits),
-            state,
+            cache,
         )
 
     start = (
@@ -89,7 +93,7 @@ def sample(
         tf.zeros([batch]),
         tf.zeros([batch], tf.int32),
         limits <= 0,
-        state,
+        empty_columns(cache, max_steps),
     )
     _, tokens, _, log_probs, lengths, _, _ = tf.while_loop(has_work, take_step, start)
     return SampleResult(tokens, lengths, log_probs)

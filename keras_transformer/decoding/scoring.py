@@ -10,7 +10,8 @@ import tensorflow as tf
 # sums and differences of true infinities make NaN; no real hypothesis comes near it.
 NEGATIVE_INFINITY = -1e7
 
-# Tokens a block in `top_tokens`. On two CPU cores 64 was the fastest for 37,000 words.
+# Tokens a block in `top_tokens`, about. On two CPU cores, of the divisors of 37,000, 40
+# and 74 were the fastest.
 _BLOCK_SIZE = 64
 
 
@@ -54,23 +55,33 @@ def is_possible(log_probs: tf.Tensor) -> tf.Tensor:
 
 
 def extended_log_probs(
-    log_probs: tf.Tensor, token_logits: tf.Tensor, logits: tf.Tensor
+    log_probs: tf.Tensor,
+    token_logits: tf.Tensor,
+    logits: tf.Tensor,
+    likeliest: tf.Tensor,
 ) -> tf.Tensor:
     """Return the log probabilities of hypotheses with one more token.
 
-    Log-softmax of the chosen tokens alone: one number a hypothesis (the log of the sum
-    of exponentials) is taken over the vocabulary, and nothing of its size is made.
+    Log-softmax of the chosen tokens alone. What is subtracted, the log of the sum of
+    exponentials, is found from one probability: of the likeliest token, which is its
+    logit's exponential over that sum. On two CPU cores softmax takes half the time of
+    `tf.reduce_logsumexp`.
 
     Args:
         log_probs: float32 `[batch, beam]`. Of the hypotheses so far.
         token_logits: float32 `[batch, beam, count]`. Logits of the tokens to append.
         logits: float32 `[batch, beam, vocab]`. Of the whole vocabulary.
+        likeliest: int32 `[batch, beam]`. The token with the largest of them.
 
     Returns:
         float32 `[batch, beam, count]`; NEGATIVE_INFINITY for a token of probability 0
         and for each token after logits that are no distribution (NaN, +inf, all -inf).
     """
-    log_total = tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+    largest, probability = (
+        tf.gather(values, likeliest[:, :, tf.newaxis], batch_dims=2)
+        for values in (logits, tf.nn.softmax(logits))
+    )
+    log_total = largest - tf.math.log(probability)  # [batch, beam, 1]
     longer = log_probs[:, :, tf.newaxis] + (token_logits - log_total)
     return tf.where(is_possible(longer), longer, NEGATIVE_INFINITY)
 
@@ -91,22 +102,33 @@ def top_tokens(logits: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
         float32 logits and int32 ids, both `[batch, beam, count]`, largest first.
     """
     vocab_size = logits.shape[-1]
-    num_blocks = -(-vocab_size // _BLOCK_SIZE)
+    block_size = _block_size(vocab_size)
+    num_blocks = -(-vocab_size // block_size)
     if num_blocks <= 2 * count:
         return tf.math.top_k(logits, count)
     rows = tf.shape(logits)[:2]
-    filler = num_blocks * _BLOCK_SIZE - vocab_size
+    filler = num_blocks * block_size - vocab_size
     if filler:
         logits = tf.pad(
             logits, [[0, 0], [0, 0], [0, filler]], constant_values=-math.inf
         )
     # -> [batch, beam, num_blocks, block]
-    blocks = tf.reshape(logits, tf.concat([rows, [num_blocks, _BLOCK_SIZE]], axis=0))
+    blocks = tf.reshape(logits, tf.concat([rows, [num_blocks, block_size]], axis=0))
     best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=-1), count).indices
     # In order of id again, so that the second top_k also breaks ties by the lower id.
     best_blocks = tf.sort(best_blocks, axis=-1)  # [batch, beam, count]
     kept = tf.gather(blocks, best_blocks, batch_dims=2)  # [batch, beam, count, block]
-    ids = best_blocks[..., tf.newaxis] * _BLOCK_SIZE + tf.range(_BLOCK_SIZE)
-    flat = tf.concat([rows, [count * _BLOCK_SIZE]], axis=0)
+    ids = best_blocks[..., tf.newaxis] * block_size + tf.range(block_size)
+    flat = tf.concat([rows, [count * block_size]], axis=0)
     values, positions = tf.math.top_k(tf.reshape(kept, flat), count)
     return values, tf.gather(tf.reshape(ids, flat), positions, batch_dims=2)
+
+
+def _block_size(vocab_size: int) -> int:
+    """Return a divisor of the vocabulary near `_BLOCK_SIZE`, or that where none is.
+
+    So that the logits need no filler, which would copy them all.
+    """
+    near = range(_BLOCK_SIZE // 2, 2 * _BLOCK_SIZE + 1)
+    divisors = [size for size in near if vocab_size % size == 0]
+    return min(divisors, key=lambda size: abs(size - _BLOCK_SIZE), default=_BLOCK_SIZE)

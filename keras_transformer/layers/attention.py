@@ -31,21 +31,21 @@ def scaled_dot_product_attention(
     The softmax runs in float32 whatever the inputs' dtype.
 
     Args:
-        query: float `[batch, query_length, heads, key_dim]`.
-        key: float `[batch, key_length, heads, key_dim]`.
-        value: float `[batch, key_length, heads, value_dim]`.
+        query: float `[batch, heads, query_length, key_dim]`.
+        key: float `[batch, heads, key_length, key_dim]`.
+        value: float `[batch, heads, key_length, value_dim]`.
         attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
             True = may attend. A query that may attend to nothing gets weights that
             carry no meaning (they are equal), not NaN.
         dropout: Applied to the weights; the paper has none here.
 
     Returns:
-        The outputs, float `[batch, query_length, heads, value_dim]`, and the weights,
+        The outputs, float `[batch, heads, query_length, value_dim]`, and the weights,
         float `[batch, heads, query_length, key_length]`, both in the inputs' dtype.
     """
-    # B batch, T query, S key, H heads, K key_dim, V value_dim
+    # B batch, H heads, T query, S key, K key_dim, V value_dim
     scale = 1.0 / math.sqrt(query.shape[-1])
-    logits = ops.einsum("BTHK,BSHK->BHTS", query * ops.cast(scale, query.dtype), key)
+    logits = ops.einsum("BHTK,BHSK->BHTS", query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
         keep = ops.expand_dims(attention_mask, 1)  # [B, 1, T, S]
@@ -56,7 +56,7 @@ def scaled_dot_product_attention(
         weights = ops.softmax(logits, axis=-1)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    return ops.einsum("BHTS,BSHV->BTHV", dropped, value), weights
+    return ops.einsum("BHTS,BHSV->BHTV", dropped, value), weights
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -137,19 +137,25 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = self.project_source(query if source is None else source)
         return self.attend(query, key, value, attention_mask, training)
 
-    def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def project_source(
+        self, source: Tensor, batch_size: int | Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Project what is attended to: done once a sentence while decoding.
 
         Args:
-            source: float `[batch, key_length, d_model]`.
+            source: float `[batch, key_length, d_model]`; with `batch_size` also
+                `[batch * key_length, d_model]`.
+            batch_size: Sentences in a `source` of two axes.
 
         Returns:
-            The keys, float `[batch, key_length, heads, key_dim]`, and the values,
-            float `[batch, key_length, heads, value_dim]`.
+            The keys, float `[batch, heads, key_length, key_dim]`, and the values,
+            float `[batch, heads, key_length, value_dim]`.
         """
+        if batch_size is None:
+            batch_size = ops.shape(source)[0]
         return (
-            self._split_heads(self.key_projection(source)),
-            self._split_heads(self.value_projection(source)),
+            self._split_heads(self.key_projection(source), batch_size),
+            self._split_heads(self.value_projection(source), batch_size),
         )
 
     def attend(
@@ -162,7 +168,16 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor]:
         """Attend with keys and values that are projected already.
 
-        Args and returns as of `call` and `project_source`.
+        Args:
+            query: float `[batch, query_length, d_model]`, or, without the split into
+                sentences, `[batch * query_length, d_model]`.
+            key: float `[batch, heads, key_length, key_dim]`.
+            value: float `[batch, heads, key_length, value_dim]`.
+            attention_mask: As of `call`.
+            training: As of `call`.
+
+        Returns:
+            float, shape of `query`, and the weights as `call` returns them.
         """
         return self.attend_cached(query, key, value, attention_mask, training)
 
@@ -179,22 +194,28 @@ class MultiHeadAttention(keras.layers.Layer):
         Args and returns as of `attend`, from which only restricted attention differs.
         """
         heads, weights = scaled_dot_product_attention(
-            self.project_query(query),
+            self.project_query(query, ops.shape(key)[0]),
             key,
             value,
             attention_mask,
             lambda weights: self.dropout(weights, training=training),
         )
-        return self.join_heads(heads), weights
+        return self.join_heads(heads, like=query), weights
 
-    def project_query(self, query: Tensor) -> Tensor:
-        """Return float `[batch, length, heads, key_dim]`."""
-        return self._split_heads(self.query_projection(query))
+    def project_query(self, query: Tensor, batch_size: int | Tensor) -> Tensor:
+        """Return float `[batch, heads, query_length, key_dim]`."""
+        return self._split_heads(self.query_projection(query), batch_size)
 
-    def join_heads(self, heads: Tensor) -> Tensor:
-        """Map `[batch, length, heads, value_dim]` to `[batch, length, d_model]`."""
-        batch, length, count, width = ops.shape(heads)
-        joined = ops.reshape(heads, (batch, length, count * width))
+    def join_heads(self, heads: Tensor, like: Tensor) -> Tensor:
+        """Map float `[batch, heads, query_length, value_dim]` to the shape of `like`.
+
+        Args:
+            heads: What the heads give.
+            like: The query, as `attend` takes it.
+        """
+        joined = ops.transpose(heads, (0, 2, 1, 3))
+        width = self.num_heads * self.value_dim
+        joined = ops.reshape(joined, (*ops.shape(like)[:-1], width))
         return self.output_projection(joined)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
@@ -233,10 +254,12 @@ class MultiHeadAttention(keras.layers.Layer):
         layer.build((None, None, width_in))
         return layer
 
-    def _split_heads(self, inputs: Tensor) -> Tensor:
-        batch, length, width = ops.shape(inputs)
-        shape = (batch, length, self.num_heads, width // self.num_heads)
-        return ops.reshape(inputs, shape)
+    def _split_heads(self, inputs: Tensor, batch_size: int | Tensor) -> Tensor:
+        """Return `[batch, heads, length, width]`; length may be joined with batch."""
+        length = ops.shape(inputs)[1] if len(inputs.shape) == 3 else -1
+        width = inputs.shape[-1] // self.num_heads
+        split = ops.reshape(inputs, (batch_size, length, self.num_heads, width))
+        return ops.transpose(split, (0, 2, 1, 3))
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:

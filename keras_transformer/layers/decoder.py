@@ -11,7 +11,8 @@ from keras_transformer.layers import masks
 from keras_transformer.layers.encoder import ConfiguredLayer
 
 Tensor = Any
-# Keys float [batch, step, beam slot, heads, key_dim] and values [..., value_dim].
+# Keys float [batch, heads, columns, key_dim] and values [..., value_dim]; a column is
+# that of one slot of the beam at one step.
 LayerCache = tuple[Tensor, Tensor]
 
 
@@ -63,41 +64,35 @@ class DecoderLayer(ConfiguredLayer):
     def step(
         self,
         inputs: Tensor,
-        step: Tensor,
-        ancestry: Tensor,
+        place: Tensor,
+        is_past: Tensor,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
         cache: LayerCache,
     ) -> tuple[Tensor, LayerCache]:
         """Decode one token of each hypothesis.
 
-        The cache is written at (step, slot) and never moved: a hypothesis finds its own
-        past through `ancestry`.
+        Slot k writes the cache at column place + k, and nothing there is moved: a
+        hypothesis finds its own past through `is_past`.
 
         Args:
-            inputs: float `[batch, beam, d_model]`.
-            step: int32 scalar: where in the cache this step goes.
-            ancestry: bool `[batch, beam, steps_seen, beam]`: whether the hypothesis in
-                slot k passed through slot j at step s. Of the cache, as many steps are
-                read.
+            inputs: float `[batch * beam, d_model]`.
+            place: int32 scalar.
+            is_past: bool `[batch, beam, columns]`: which columns each hypothesis sees.
             memory: Keys and values of the encoder's output, projected once a sentence.
             memory_mask: bool `[batch, 1, source_length]`.
             cache: Keys and values of the steps before.
 
         Returns:
-            float `[batch, beam, d_model]`, and the cache with this step in it.
+            float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         query = self.self_attention_residual.sublayer_input(inputs)
-        new = self.self_attention.project_source(query)
+        new = self.self_attention.project_source(query, ops.shape(is_past)[0])
         cache = tuple(
-            _write(old, step, part) for old, part in zip(cache, new, strict=True)
+            _write(old, place, part) for old, part in zip(cache, new, strict=True)
         )
-        num_seen = ops.shape(ancestry)[2]
         attended, _ = self.self_attention.attend_cached(
-            query,
-            *(_flatten_steps(part[:, :num_seen]) for part in cache),
-            _flatten_ancestry(ancestry),
-            training=False,
+            query, *cache, is_past, training=False
         )
         outputs, _ = self._after_self_attention(
             inputs, attended, memory, memory_mask, training=False
@@ -171,8 +166,8 @@ class Decoder(ConfiguredLayer):
         """Project the encoder's output for every layer, once a sentence.
 
         Returns:
-            Per layer the keys, float `[batch, source_length, heads, key_dim]`, and the
-            values, float `[batch, source_length, heads, value_dim]`.
+            Per layer the keys, float `[batch, heads, source_length, key_dim]`, and the
+            values, float `[batch, heads, source_length, value_dim]`.
         """
         return [
             layer.cross_attention.project_source(encoder_output)
@@ -180,31 +175,29 @@ class Decoder(ConfiguredLayer):
         ]
 
     def empty_cache(
-        self, batch_size: int | Tensor, beam_size: int, num_steps: int | Tensor
+        self, batch_size: int | Tensor, num_columns: int | Tensor = 0
     ) -> list[LayerCache]:
         """Make the self-attention cache of a search, filled with zeros.
 
-        Restricted attention needs no more steps than its window.
+        Args:
+            batch_size: Sentences.
+            num_columns: What it holds: one of each slot of the beam a step.
 
         Returns:
-            Per layer keys and values, float `[batch, step, beam slot, heads, dim]`.
+            Per layer keys and values, float `[batch, heads, columns, dim]`.
         """
-        window = self.config.attention_window
-        if window is not None:
-            is_known = isinstance(num_steps, int)
-            num_steps = (min if is_known else ops.minimum)(num_steps, window)
-        heads = (batch_size, num_steps, beam_size, self.config.num_heads)
+        rows = (batch_size, self.config.num_heads, num_columns)
         widths = (self.config.head_key_dim, self.config.head_value_dim)
         return [
-            tuple(ops.zeros((*heads, dim), self.compute_dtype) for dim in widths)
+            tuple(ops.zeros((*rows, dim), self.compute_dtype) for dim in widths)
             for _ in self.layers
         ]
 
     def step(
         self,
         inputs: Tensor,
-        step: Tensor,
-        ancestry: Tensor,
+        place: Tensor,
+        is_past: Tensor,
         memory: list[tuple[Tensor, Tensor]],
         memory_mask: Tensor,
         cache: list[LayerCache],
@@ -212,51 +205,39 @@ class Decoder(ConfiguredLayer):
         """Decode one token of each hypothesis; see `DecoderLayer.step`.
 
         Returns:
-            float `[batch, beam, d_model]`, and the cache with this step in it.
+            float `[batch * beam, d_model]`, and the cache with this step in it.
         """
-        place = step
-        if self.config.attention_window is not None:
-            place, ancestry = _in_ring(step, ancestry, ops.shape(cache[0][0])[1])
         x, new_cache = inputs, []
         for layer, own_memory, own_cache in zip(
             self.layers, memory, cache, strict=True
         ):
             x, layer_cache = layer.step(
-                x, place, ancestry, own_memory, memory_mask, own_cache
+                x, place, is_past, own_memory, memory_mask, own_cache
             )
             new_cache.append(layer_cache)
         return (x if self.norm is None else self.norm(x)), new_cache
 
 
-def _in_ring(
-    step: Tensor, ancestry: Tensor, size: int | Tensor
-) -> tuple[Tensor, Tensor]:
-    """Find the place of a step in a cache of the last `size` steps, used in turn.
+def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
+    """Put `update` `[batch, heads, beam, dim]` at the columns from `place` on."""
+    update = ops.cast(update, cache.dtype)
+    if keras.backend.backend() != "tensorflow":
+        return ops.slice_update(cache, (0, 0, place, 0), update)
+    # The one operation of TensorFlow that writes where the cache lies; Keras's, and
+    # tf.tensor_scatter_nd_update, copy it at every step.
+    import tensorflow as tf
 
-    Returns:
-        The place, int32 scalar, and the ancestry of the steps that lie at the places,
-        bool `[batch, beam, size, beam]`.
-    """
-    places = ops.arange(size)
-    steps = step - ops.mod(step - places, size)  # the latest that was put there
-    there = ops.take(ancestry, ops.maximum(steps, 0), axis=2)
-    return ops.mod(step, size), ops.logical_and(there, (steps >= 0)[:, None])
-
-
-def _write(cache: Tensor, step: Tensor, update: Tensor) -> Tensor:
-    """Put `update` `[batch, beam, heads, dim]` at `step` of the cache."""
-    rows = ops.arange(ops.shape(cache)[0])
-    indices = ops.stack([rows, ops.zeros_like(rows) + step], axis=1)  # [batch, 2]
-    return ops.scatter_update(cache, indices, ops.cast(update, cache.dtype))
-
-
-def _flatten_steps(cache: Tensor) -> Tensor:
-    """Turn `[batch, step, slot, ...]` into `[batch, step * slot, ...]`."""
-    batch, steps, slots, *rest = ops.shape(cache)
-    return ops.reshape(cache, (batch, steps * slots, *rest))
-
-
-def _flatten_ancestry(ancestry: Tensor) -> Tensor:
-    """Join steps and slots of the ancestry: `[batch, beam, step * slot]`."""
-    batch, beam, steps, slots = ops.shape(ancestry)
-    return ops.reshape(ancestry, (batch, beam, steps * slots))
+    heads, dim = cache.shape[1], cache.shape[3]
+    # As matrices, [batch * heads, columns * dim], which it writes the fastest.
+    columns = ops.shape(cache)[2]
+    begin = tf.convert_to_tensor(place) * dim
+    written = tf.raw_ops.TensorStridedSliceUpdate(
+        input=tf.reshape(cache, [-1, columns * dim]),
+        begin=tf.stack([0, begin]),
+        end=tf.stack([0, begin + tf.shape(update)[2] * dim]),
+        strides=[1, 1],
+        value=tf.reshape(update, [-1, tf.shape(update)[2] * dim]),
+        begin_mask=0b01,  # every row
+        end_mask=0b01,
+    )
+    return tf.reshape(written, [-1, heads, columns, dim])

@@ -52,46 +52,45 @@ def restricted_attention(
     and memory grow with length x (before + after), not with length squared.
 
     Args:
-        query: float `[batch, length, heads, key_dim]`.
-        key: float `[batch, length, heads, key_dim]`.
-        value: float `[batch, length, heads, value_dim]`.
+        query: float `[batch, heads, length, key_dim]`.
+        key: float `[batch, heads, length, key_dim]`.
+        value: float `[batch, heads, length, value_dim]`.
         before: Positions seen before the query's own.
         after: Positions seen after it.
         padding: bool `[batch, length]`, True = real token; None: all are.
         dropout: Applied to the weights; the paper has none here.
 
     Returns:
-        The outputs, float `[batch, length, heads, value_dim]`, and the weights in
-        blocks, float `[batch, blocks, heads, block, keys]`, which `spread` lays out as
+        The outputs, float `[batch, heads, length, value_dim]`, and the weights in
+        blocks, float `[batch, heads, blocks, block, keys]`, which `spread` lays out as
         a matrix.
     """
-    length = query.shape[1] or ops.shape(query)[1]
+    length = query.shape[2] or ops.shape(query)[2]
     block = max(before, after, 1)
     if padding is None:
-        padding = ops.ones_like(query[:1, :, 0, 0], dtype="bool")
+        padding = ops.ones_like(query[:1, 0, :, 0], dtype="bool")
+    padding = ops.expand_dims(padding, 1)  # all heads see the same
     scale = ops.cast(query.shape[-1] ** -0.5, query.dtype)
     queries = _blocks(query * scale, block)
     keys, values, real = (
         _beside(_blocks(tensor, block), before, after)
         for tensor in (key, value, padding)
     )
-    # B batch, N blocks, T query, S key, H heads, K key_dim, V value_dim
-    logits = ops.einsum("BNTHK,BNSHK->BNHTS", queries, keys)
+    # B batch, H heads, N blocks, T query, S key, K key_dim, V value_dim
+    logits = ops.einsum("BHNTK,BHNSK->BHNTS", queries, keys)
     near = _near(block, before, after)  # [T, S]
-    keep = ops.logical_and(near, ops.expand_dims(real, 2))  # [B, N, T, S]
-    logits = ops.where(
-        ops.expand_dims(keep, 2), ops.cast(logits, "float32"), MASKED_LOGIT
-    )
+    keep = ops.logical_and(near, ops.expand_dims(real, 3))  # [B, 1, N, T, S]
+    logits = ops.where(keep, ops.cast(logits, "float32"), MASKED_LOGIT)
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)
     else:
         weights = ops.softmax(logits, axis=-1)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    outputs = ops.einsum("BNHTS,BNSHV->BNTHV", dropped, values)
-    batch, num_blocks, _, heads, width = ops.shape(outputs)
-    outputs = ops.reshape(outputs, (batch, num_blocks * block, heads, width))
-    return outputs[:, :length], weights
+    outputs = ops.einsum("BHNTS,BHNSV->BHNTV", dropped, values)
+    batch, heads, num_blocks, _, width = ops.shape(outputs)
+    outputs = ops.reshape(outputs, (batch, heads, num_blocks * block, width))
+    return outputs[:, :, :length], weights
 
 
 def spread(weights: Tensor, length: int | Tensor, before: int, after: int) -> Tensor:
@@ -106,11 +105,9 @@ def spread(weights: Tensor, length: int | Tensor, before: int, after: int) -> Te
     Returns:
         float `[batch, heads, length, length]`, zero outside of the neighbourhood.
     """
-    batch, num_blocks, heads, block, num_keys = ops.shape(weights)
-    rows = ops.reshape(
-        ops.transpose(weights, (0, 2, 1, 3, 4)),
-        (batch, heads, num_blocks * block, num_keys),
-    )[:, :, :length]
+    batch, heads, num_blocks, block, num_keys = ops.shape(weights)
+    rows = ops.reshape(weights, (batch, heads, num_blocks * block, num_keys))
+    rows = rows[:, :, :length]
     positions = ops.arange(length)
     first_key = positions // block * block - (block if before else 0)
     column = positions[None, :] - first_key[:, None]  # [query, key]
@@ -164,7 +161,7 @@ class RestrictedSelfAttention(MultiHeadAttention):
             check_dimensions("attention_mask", attention_mask, (None, 1, None))
             padding = attention_mask[:, 0]
         heads, weights = restricted_attention(
-            self.project_query(query),
+            self.project_query(query, ops.shape(key)[0]),
             key,
             value,
             self.before,
@@ -172,7 +169,7 @@ class RestrictedSelfAttention(MultiHeadAttention):
             padding,
             lambda weights: self.dropout(weights, training=training),
         )
-        return self.join_heads(heads), weights
+        return self.join_heads(heads, like=query), weights
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         return spread(weights, length, self.before, self.after)
@@ -182,23 +179,23 @@ class RestrictedSelfAttention(MultiHeadAttention):
 
 
 def _blocks(tensor: Tensor, block: int) -> Tensor:
-    """Cut the length of a tensor into `[batch, blocks, block, ...]`, zeros last."""
-    batch, length, *rest = ops.shape(tensor)
+    """Cut axis 2, the length, into `[batch, heads, blocks, block, ...]`, zeros last."""
+    batch, heads, length, *rest = ops.shape(tensor)
     num_blocks = (length + block - 1) // block
-    ends = [(0, 0), (0, block - 1)] + [(0, 0)] * len(rest)
-    padded = ops.pad(tensor, ends)[:, : num_blocks * block]
-    return ops.reshape(padded, (batch, num_blocks, block, *rest))
+    ends = [(0, 0), (0, 0), (0, block - 1)] + [(0, 0)] * len(rest)
+    padded = ops.pad(tensor, ends)[:, :, : num_blocks * block]
+    return ops.reshape(padded, (batch, heads, num_blocks, block, *rest))
 
 
 def _beside(blocks: Tensor, before: int, after: int) -> Tensor:
-    """Join each block with its neighbours: `[batch, blocks, up to 3 * block, ...]`."""
-    none = ops.zeros_like(blocks[:, :1])
+    """Join each block with its neighbours: `[batch, heads, blocks, keys, ...]`."""
+    none = ops.zeros_like(blocks[:, :, :1])
     parts = [blocks]
     if before:
-        parts.insert(0, ops.concatenate([none, blocks[:, :-1]], axis=1))
+        parts.insert(0, ops.concatenate([none, blocks[:, :, :-1]], axis=2))
     if after:
-        parts.append(ops.concatenate([blocks[:, 1:], none], axis=1))
-    return ops.concatenate(parts, axis=2)
+        parts.append(ops.concatenate([blocks[:, :, 1:], none], axis=2))
+    return ops.concatenate(parts, axis=3)
 
 
 def _near(block: int, before: int, after: int) -> Tensor:

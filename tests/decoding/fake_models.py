@@ -16,9 +16,9 @@ LETTERS = ".abcdefgh"
 
 
 class PrefixModel:
-    """A model whose next token depends on the whole output so far, through `ancestry`.
+    """A model whose next token depends on the whole output so far, through `Past`.
 
-    Its state is a table of the tokens fed at (step, slot), never reordered, as the
+    Its cache are the tokens that were fed, one a column, never reordered, as the
     self-attention cache of a real decoder. A hypothesis that reads a wrong past gets
     the probabilities of another prefix, or, with anything but one ancestor a step, NaN.
 
@@ -31,24 +31,34 @@ class PrefixModel:
         self.logits = tf.cast(logits, tf.float32)
         self.vocab_size = logits.shape[-1]
 
-    def start(self, beam_size, max_steps):
-        return tf.fill([tf.shape(self.logits)[0], max_steps, beam_size], -1)
+    def empty_cache(self):
+        return tf.zeros([tf.shape(self.logits)[0], 1, 0], tf.int32)
 
-    def step(self, tokens, step, ancestry, table):
-        steps = tf.range(tf.shape(table)[1])
-        table = tf.where((steps == step)[:, tf.newaxis], tokens[:, tf.newaxis], table)
-        ancestors = tf.reduce_sum(tf.cast(ancestry, tf.int32), axis=-1)
-        is_sound = tf.reduce_all(ancestors == tf.cast(steps <= step, tf.int32), axis=-1)
-        # [batch, beam, step, slot] x [batch, step, slot] -> [batch, beam, step]
-        past = tf.reduce_sum(tf.where(ancestry, table[:, tf.newaxis], 0), axis=-1)
-        is_sound &= past[:, :, 0] == BOS_ID
+    def step(self, tokens, step, past, source, cache):
+        beam_size = tokens.shape[1]
+        is_now = tf.range(tf.shape(cache)[2]) - past.place
+        is_own = is_now == tf.range(beam_size)[:, tf.newaxis]  # [beam, columns]
+        written = tf.reduce_sum(
+            tf.where(is_own, tokens[:, :, tf.newaxis], 0), axis=1, keepdims=True
+        )
+        cache = tf.where(tf.reduce_any(is_own, axis=0), written, cache)
+        # [batch, beam, columns] by the steps of the columns: [batch, beam, steps]
+        steps = tf.range(self.max_steps)
+        at_step = past.steps[:, tf.newaxis, :, tf.newaxis] == steps
+        at_step &= past.ancestry[..., tf.newaxis]
+        ancestors = tf.reduce_sum(tf.cast(at_step, tf.int32), axis=2)
+        is_seen = tf.cast(steps <= step, tf.int32)
+        is_sound = tf.reduce_all(ancestors == is_seen, axis=-1)
+        read = tf.where(at_step, cache[..., tf.newaxis], 0)
+        read = tf.reduce_sum(read, axis=2)  # the tokens of each hypothesis
+        is_sound &= read[:, :, 0] == BOS_ID
         number = tf.zeros_like(tokens)
-        for position in range(1, table.shape[1]):
-            longer = number * self.vocab_size + past[:, :, position] + 1
-            longer %= self.logits.shape[1]
+        for position in range(1, self.max_steps):
+            longer = number * self.vocab_size + read[:, :, position] + 1
+            longer %= source.shape[1]
             number = tf.where(position <= step, longer, number)
-        logits = tf.gather(self.logits, number, batch_dims=1)
-        return tf.where(is_sound[:, :, tf.newaxis], logits, math.nan), table
+        logits = tf.gather(source, number, batch_dims=1)
+        return tf.where(is_sound[:, :, tf.newaxis], logits, math.nan), cache
 
 
 def prefix_number(prefix, vocab_size: int, num_rows: int | None = None) -> int:
@@ -91,6 +101,7 @@ def spelling_model(*sentences, letters: str, max_steps: int) -> PrefixModel:
 def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **arguments):
     """Beam search over a `PrefixModel`."""
     max_steps = max_steps or max(max_lengths)
+    model.max_steps = max_steps
     config = DecodingConfig(
         beam_size=beam_size,
         length_penalty_alpha=alpha,
@@ -98,7 +109,8 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
     )
     return beam_search(
         model.step,
-        model.start(beam_size, max_steps),
+        model.logits,
+        model.empty_cache(),
         max_lengths=tf.convert_to_tensor(max_lengths, tf.int32),
         max_steps=max_steps,
         config=config,

@@ -22,7 +22,7 @@ from tests.decoding.fake_models import (
 A, B = LETTERS.index("a"), LETTERS.index("b")
 
 
-def never_twice(tokens, step):
+def never_twice(tokens, step, _):
     """No letter follows itself; EOS comes only after an even number of letters."""
     vocab = tf.range(3)
     last = tokens[:, :, tf.maximum(step - 1, 0)]  # PAD_ID at step 0
@@ -43,7 +43,7 @@ def test_a_forbidden_token_is_never_chosen_and_the_others_keep_their_probability
     """Of a 0.6 and b 0.4, b alone is left, with 0.4 and not 1."""
     model = spelling_model({"": {"a": 0.6, "b": 0.4}}, letters="ab", max_steps=3)
 
-    def no_a(tokens, step):
+    def no_a(tokens, step, _):
         return tf.broadcast_to(tf.range(3) != A, [1, tokens.shape[1], 3])
 
     for beam_size in (1, 3):
@@ -95,7 +95,7 @@ def test_the_rule_sees_the_tokens_so_far_and_padding_after_them():
     model = spelling_model({"": {"a": 1.0}, "a": {"b": 1.0}}, letters="ab", max_steps=3)
     seen = []
 
-    def recorded(tokens, step):
+    def recorded(tokens, step, _):
         seen.append((int(step), tokens[0, 0].numpy().tolist()))
         return tf.fill([1, 1, 3], True)
 
@@ -111,7 +111,7 @@ def test_a_hypothesis_that_may_have_no_token_is_lost():
     """After a nothing may come: b. is left, and where b may not come either, none."""
     model = random_model(31, batch=2, max_steps=3)
 
-    def dead_ends(tokens, step):
+    def dead_ends(tokens, step, _):
         dead = tf.constant([[A, A], [A, B]])  # [batch, 2]
         first = tokens[:, :, 0]
         is_dead = tf.reduce_any(first[:, :, tf.newaxis] == dead[:, tf.newaxis], axis=2)
@@ -130,7 +130,7 @@ def test_what_is_forced_must_be_allowed_too():
     arguments = {"beam_size": 2, "forced_prefix": tf.constant([[A]])}
     assert spelled(search(model, [3], **arguments))[0].startswith("a")
 
-    def no_a(tokens, step):
+    def no_a(tokens, step, _):
         return tf.broadcast_to(tf.range(3) != A, [1, 2, 3])
 
     assert spelled(search(model, [3], allowed_tokens=no_a, **arguments)) == []
@@ -142,7 +142,7 @@ def test_logits_that_are_no_distribution_end_a_hypothesis_under_a_rule_too():
         logits = np.zeros((1, 13, 3))
         logits[:, :, A] = value
 
-        def no_a(tokens, step):
+        def no_a(tokens, step, _):
             return tf.broadcast_to(tf.range(3) != A, [1, 2, 3])
 
         result = search(PrefixModel(logits), [3], beam_size=2, allowed_tokens=no_a)
@@ -167,5 +167,5 @@ def test_a_rule_that_answers_otherwise_is_named(answer, message):
             random_model(1, max_steps=3),
             [3],
             beam_size=2,
-            allowed_tokens=lambda tokens, step: answer,
+            allowed_tokens=lambda tokens, step, _: answer,
         )

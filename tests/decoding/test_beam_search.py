@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding import NEGATIVE_INFINITY, beam_search
+from keras_transformer.decoding import NEGATIVE_INFINITY
 from tests.decoding.fake_models import (
-    BOS_ID,
     EOS_ID,
     LETTERS,
     PAD_ID,
@@ -91,31 +89,65 @@ def test_ancestry_passed_to_the_step_is_the_path_of_the_returned_tokens():
     """Read in eager mode: at the last step each slot's past spells its hypothesis."""
     model, seen = random_model(3, vocab_size=3, max_steps=5, scale=0.2), {}
 
-    def watching_step(tokens, step, ancestry, table):
-        logits, table = model.step(tokens, step, ancestry, table)
-        assert np.array_equal(ancestry[0, :, int(step)], np.eye(5, dtype=bool))
-        assert not np.any(ancestry[0, :, int(step) + 1 :])
+    def watching_step(tokens, step, past, source, cache):
+        logits, cache = model.step(tokens, step, past, source, cache)
+        ancestry, place = past.ancestry.numpy()[0], int(past.place)
+        assert np.array_equal(ancestry[:, place : place + 5], np.eye(5, dtype=bool))
+        assert not np.any(ancestry[:, place + 5 :])
+        assert past.steps[0].numpy().tolist() == [s for s in range(5) for _ in range(5)]
         seen["past"] = [
-            [int(table[0, s, np.flatnonzero(ancestry[0, k, s])[0]]) for s in range(5)]
-            for k in range(5)
-            if step == 4
+            cache[0, 0].numpy()[ancestry[k]].tolist() for k in range(5) if step == 4
         ]
         logits = tf.where(tf.range(3) == EOS_ID, -math.inf, logits)  # nothing ends
-        return logits, table
+        return logits, cache
 
-    result = beam_search(
-        watching_step,
-        model.start(5, 5),
-        max_lengths=tf.constant([5]),
-        max_steps=5,
-        config=DecodingConfig(beam_size=5),
-        bos_id=BOS_ID,
-        eos_id=EOS_ID,
-        pad_id=PAD_ID,
-    )
+    watching, model.max_steps = PrefixModel(model.logits.numpy()), 5
+    watching.step = watching_step
+    result = search(watching, [5], beam_size=5)
     pasts = [past[1:] for past in seen["past"]]
     for tokens in result.tokens[0].numpy().tolist():
         assert tokens[:4] in pasts
+
+
+def test_a_search_in_rungs_is_the_same_and_works_on_less():
+    """Between rungs, sentences leave that are done, and columns that nobody reads."""
+    model = random_model(29, batch=7, vocab_size=4, max_steps=6, scale=2.0)
+    limits, arguments = [6, 2, 0, 4, 6, 1, 6], {"beam_size": 3, "num_best": 2}
+    expected = search(model, limits, **arguments)
+    watched, shapes = PrefixModel(model.logits.numpy()), {}
+
+    def watching_step(tokens, step, past, source, cache):
+        shapes[int(step)] = tuple(past.ancestry.shape)
+        assert cache.shape == (past.ancestry.shape[0], 1, past.ancestry.shape[2])
+        assert source.shape[0] == past.steps.shape[0] == past.ancestry.shape[0]
+        return model.step(tokens, step, past, source, cache)
+
+    watched.step = watching_step
+    for steps_at_once in (1, 2, 4, 9):
+        result = search(watched, limits, steps_at_once=steps_at_once, **arguments)
+        for name, values in zip(expected._fields, expected, strict=True):
+            np.testing.assert_array_equal(getattr(result, name), values, name)
+        assert shapes[0] == (6, 3, 3 * min(steps_at_once, 6))
+        last = max(shapes)
+        if steps_at_once < 3:
+            assert shapes[last][0] < 6
+            assert shapes[last][2] < 3 * (last + 1)
+        shapes.clear()
+
+
+def test_columns_before_the_window_are_left_behind():
+    model = random_model(31, vocab_size=3, max_steps=6, scale=0.2)
+    watched, least = PrefixModel(model.logits.numpy()), []
+
+    def watching_step(tokens, step, past, source, cache):
+        is_read = np.any(past.ancestry[0], axis=0)
+        least.append(int(step) - int(past.steps.numpy()[0][is_read].min()))
+        # As if it had no past at all: of no use to a `PrefixModel` any more.
+        return tf.gather(source, tf.zeros_like(tokens), batch_dims=1), cache
+
+    watched.step = watching_step
+    search(watched, [6], beam_size=2, steps_at_once=1, window=3, stop_early=False)
+    assert least == [0, 1, 2, 2, 2, 2]
 
 
 def test_output_tokens_have_eos_then_padding_and_lengths_count_eos():
@@ -175,11 +207,11 @@ def test_early_stop_saves_steps():
     )
     calls = []
 
-    def counting_step(tokens, step, ancestry, table):
+    def counting_step(tokens, step, *arguments):
         calls.append(int(step))
-        return model.step(tokens, step, ancestry, table)
+        return model.step(tokens, step, *arguments)
 
-    counting = PrefixModel(model.logits.numpy())
+    counting, model.max_steps = PrefixModel(model.logits.numpy()), 5
     counting.step = counting_step
     search(counting, [5], beam_size=2)
     assert calls == [0, 1]

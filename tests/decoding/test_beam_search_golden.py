@@ -27,14 +27,15 @@ def search_slot_table(probs, eos_id, **arguments):
     with np.errstate(divide="ignore"):
         logits = tf.constant(np.log(probs), tf.float32)
 
-    def step_fn(tokens, step, ancestry, state):
-        return tf.gather(logits, step), state
+    def step_fn(tokens, step, past, source, cache):
+        return tf.gather(logits, step), cache
 
     config = DecodingConfig(
         beam_size=beam_size, length_penalty_alpha=arguments.pop("alpha")
     )
     return beam_search(
         step_fn,
+        (),
         (),
         max_lengths=tf.fill([batch], steps),
         max_steps=steps,

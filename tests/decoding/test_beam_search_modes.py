@@ -74,13 +74,13 @@ def test_saved_model_equals_eager_for_any_batch(eager, jit_compile, tmp_path):
 
 
 def alternating_search(limits, max_steps, **changes):
-    """A model without memory, so that its state needs no size: after a comes EOS."""
+    """A model that reads no past: after a comes EOS."""
     arguments = {
-        "step_fn": lambda tokens, step, ancestry, state: (
+        "step_fn": lambda tokens, step, past, source, cache: (
             tf.one_hot(tf.where(tokens == 1, EOS_ID, 1), 3) * 5.0,
-            {"calls": state["calls"] + 1},
+            {"calls": cache["calls"] + 1},
         ),
-        "state": {"calls": 0},
+        "cache": {"calls": tf.zeros([len(limits), 1, 0], tf.int32)},
         "max_lengths": limits,
         "max_steps": max_steps,
         "config": DecodingConfig(beam_size=2),
@@ -89,7 +89,9 @@ def alternating_search(limits, max_steps, **changes):
         "pad_id": PAD_ID,
     }
     arguments.update(changes)
-    return beam_search(arguments.pop("step_fn"), arguments.pop("state"), **arguments)
+    return beam_search(
+        arguments.pop("step_fn"), (), arguments.pop("cache"), **arguments
+    )
 
 
 def test_max_steps_may_be_a_tensor_outside_xla():
@@ -158,24 +160,24 @@ def test_max_steps_must_be_an_integer():
     "answer, message",
     [
         (
-            lambda state: tf.zeros([1, 2, 3]),
-            r"`step_fn` must return \(logits, state\). Received: EagerTensor\.",
+            lambda cache: tf.zeros([1, 2, 3]),
+            r"`step_fn` must return \(logits, cache\). Received: EagerTensor\.",
         ),
         (
-            lambda state: (tf.zeros([1, 5, 3]), state),
+            lambda cache: (tf.zeros([1, 5, 3]), cache),
             r"`step_fn` must return float logits \[batch, 2, vocab\].*Received: "
             r"dtype=float32, shape=\(1, 5, 3\)\.",
         ),
-        (lambda state: (tf.zeros([1, 2]), state), r"float logits.*shape=\(1, 2\)"),
-        (lambda state: (tf.zeros([1, 2, 3], tf.int32), state), "float logits.*int32"),
+        (lambda cache: (tf.zeros([1, 2]), cache), r"float logits.*shape=\(1, 2\)"),
+        (lambda cache: (tf.zeros([1, 2, 3], tf.int32), cache), "float logits.*int32"),
         (
-            lambda state: (tf.zeros([1, 2, 3]), {"count": 1}),
-            "`step_fn` must return the state with the structure, dtypes and shapes",
+            lambda cache: (tf.zeros([1, 2, 3]), {"count": 1}),
+            "`step_fn` must return the cache with the structure, dtypes and shapes",
         ),
         (
-            lambda state: (tf.zeros([1, 2, 3]), {"calls": tf.zeros([2])}),
-            r"the state with the.*Received: dtype=float32, shape=\(2,\) in place of "
-            r"dtype=int32, shape=\(\)\.",
+            lambda cache: (tf.zeros([1, 2, 3]), {"calls": tf.zeros([2])}),
+            r"the cache with the.*Received: dtype=float32, shape=\(2,\) in place of "
+            r"dtype=int32, shape=\(1, 1, 6\)\.",
         ),
     ],
 )

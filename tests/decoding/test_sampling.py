@@ -66,9 +66,11 @@ def test_the_chance_picks_by_cumulated_probability(chance, wanted):
 
 def sample(model, max_lengths, uniforms, temperature=1.0):
     batch, max_steps = len(max_lengths), max(max_lengths)
+    model.max_steps = max_steps
     return decoding.sample(
         model.step,
-        model.start(1, max_steps),
+        model.logits,
+        model.empty_cache(),
         max_lengths=tf.constant(max_lengths),
         max_steps=max_steps,
         uniforms=tf.constant(uniforms, tf.float32),

@@ -32,7 +32,9 @@ def test_extended_log_probs_add_the_log_softmax_of_the_chosen_tokens():
     """p = (0.2, 0.3, 0.5), its logits moved by 11; after a hypothesis of p = 0.7."""
     logits = tf.constant(np.log([[[0.2, 0.3, 0.5]]]) + 11.0, tf.float32)
     chosen = tf.gather(logits, [2, 0], axis=-1)
-    extended = scoring.extended_log_probs(tf.math.log([[0.7]]), chosen, logits)
+    extended = scoring.extended_log_probs(
+        tf.math.log([[0.7]]), chosen, logits, tf.constant([[2]])
+    )
     np.testing.assert_allclose(np.exp(extended), [[[0.35, 0.14]]], rtol=1e-5)
 
 
@@ -46,7 +48,9 @@ def test_extended_log_probs_add_the_log_softmax_of_the_chosen_tokens():
 )
 def test_logits_that_are_no_distribution_make_every_token_impossible(row):
     logits = tf.constant([[row, [0.0, 0.0, -math.inf]]])
-    extended = scoring.extended_log_probs(tf.zeros([1, 2]), logits, logits)
+    extended = scoring.extended_log_probs(
+        tf.zeros([1, 2]), logits, logits, tf.argmax(logits, axis=-1)
+    )
     np.testing.assert_array_equal(extended[0, 0], [NEGATIVE_INFINITY] * 3)
     half = math.log(0.5)
     np.testing.assert_allclose(extended[0, 1], [half, half, NEGATIVE_INFINITY])

@@ -25,8 +25,8 @@ def make(**kwargs):
 def test_three_numbers_by_hand():
     """q = (0, sqrt 2), d_k = 2: logits 0 and 1, so weights 1 and e over 1 + e."""
     query = np.array([0.0, 2**0.5], "float32").reshape(1, 1, 1, 2)
-    key = np.array([[1.0, 0.0], [0.0, 1.0]], "float32").reshape(1, 2, 1, 2)
-    value = np.array([[3.0], [5.0]], "float32").reshape(1, 2, 1, 1)
+    key = np.array([[1.0, 0.0], [0.0, 1.0]], "float32").reshape(1, 1, 2, 2)
+    value = np.array([[3.0], [5.0]], "float32").reshape(1, 1, 2, 1)
     outputs, weights = scaled_dot_product_attention(query, key, value)
     share = np.e / (1 + np.e)
     np.testing.assert_allclose(weights[0, 0, 0], [1 - share, share], rtol=1e-6)

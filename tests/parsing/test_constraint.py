@@ -259,9 +259,11 @@ def test_beam_21_equals_exhaustive_search_over_all_trees(
     model = PrefixModel(logits)
     lengths = tf.fill([3], max_length)
     rule = WellFormed(vocabulary, tf.fill([3], num_words), lengths, limits)
+    model.max_steps = max_length
     result = beam_search(
         model.step,
-        model.start(beam_size, max_length),
+        model.logits,
+        model.empty_cache(),
         max_lengths=tf.fill([3], max_length),
         max_steps=max_length,
         config=DecodingConfig(beam_size=beam_size, length_penalty_alpha=alpha),
@@ -269,7 +271,7 @@ def test_beam_21_equals_exhaustive_search_over_all_trees(
         eos_id=config.EOS_ID,
         pad_id=config.PAD_ID,
         num_best=min(count, beam_size),
-        allowed_tokens=rule.allowed_tokens,
+        allowed_tokens=lambda tokens, step, _: rule.allowed_tokens(tokens, step),
     )
     for row in range(3):
         scores = {

@@ -1,0 +1,152 @@
+"""What a search works on: the sentences that go on, and the columns of their cache.
+
+A model keeps something of every token it was given, such as attention's keys and
+values, in a column of its cache: one column for each slot of the beam at each step.
+Columns are never reordered while the search goes on; `Past` says which ones are a
+hypothesis's own. Every few steps `next_working_set` lets go of what nobody reads any
+more, and makes room for the next steps:
+
+* sentences that are done leave;
+* columns that are in no hypothesis's past leave. The hypotheses of a beam soon have all
+  but their last tokens in common, so most columns do;
+* what is left is copied once to a cache with room for the next steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class Past(NamedTuple):
+    """What a step of the model reads of its cache, and where it writes."""
+
+    # [b, k, c]: column c is in the past of the hypothesis now in slot k; at the columns
+    # of this step, each slot has its own.
+    ancestry: tf.Tensor  # bool [batch, beam, columns]
+    steps: tf.Tensor  # int32 [batch, columns]: the step of each column
+    place: tf.Tensor  # int32 []: slot k writes column place + k
+
+
+class WorkingSet(NamedTuple):
+    """The sentences that are searched on, and all that belongs to them."""
+
+    rows: tf.Tensor  # int32 [working]: which of the batch they are
+    sentences: Any  # a nest of tensors [working, ...] that never change
+    cache: Any  # a nest of tensors [working, heads, columns, ...]
+    ancestry: tf.Tensor  # bool [working, beam, columns]
+    steps: tf.Tensor  # int32 [working, columns]
+
+
+def first_working_set(
+    batch: int | tf.Tensor, beam_size: int, sentences: Any, cache: Any
+) -> WorkingSet:
+    """Return the whole batch, with nothing in its cache.
+
+    Args:
+        batch: Sentences.
+        beam_size: Slots of each.
+        sentences: A nest of tensors `[batch, ...]`.
+        cache: A nest of tensors `[batch, heads, 0, ...]`.
+    """
+    return WorkingSet(
+        rows=tf.range(batch),
+        sentences=sentences,
+        cache=cache,
+        ancestry=tf.zeros([batch, beam_size, 0], tf.bool),
+        steps=tf.zeros([batch, 0], tf.int32),
+    )
+
+
+def next_working_set(
+    work: WorkingSet,
+    is_done: tf.Tensor,
+    step: tf.Tensor,
+    num_steps: int | tf.Tensor,
+    window: int | None = None,
+) -> WorkingSet:
+    """Return what `num_steps` steps from `step` on work on.
+
+    Args:
+        work: What the steps before worked on.
+        is_done: bool `[batch]`: the sentences of the whole batch that are done.
+        step: int32 scalar.
+        num_steps: Steps to make room for.
+        window: Steps back that a step reads, its own counted; None: all.
+    """
+    kept = tf.where(~tf.gather(is_done, work.rows))[:, 0]  # of the working
+    columns = _read_columns(
+        tf.gather(work.ancestry, kept), tf.gather(work.steps, kept), step, window
+    )
+
+    def kept_columns(values, axis):
+        return tf.gather(tf.gather(values, kept), columns, axis=axis, batch_dims=1)
+
+    work = WorkingSet(
+        rows=tf.gather(work.rows, kept),
+        sentences=tf.nest.map_structure(
+            lambda values: tf.gather(values, kept), work.sentences
+        ),
+        cache=tf.nest.map_structure(lambda part: kept_columns(part, 2), work.cache),
+        ancestry=kept_columns(work.ancestry, 2),
+        steps=kept_columns(work.steps, 1),
+    )
+    return with_room(work, step, num_steps)
+
+
+def with_room(
+    work: WorkingSet, step: int | tf.Tensor, num_steps: int | tf.Tensor
+) -> WorkingSet:
+    """Add the columns of `num_steps` steps from `step` on, which nobody reads yet."""
+    beam_size = work.ancestry.shape[1]
+    added = num_steps * beam_size
+    new_steps = step + tf.range(added) // beam_size
+    new_steps = tf.broadcast_to(new_steps, [tf.shape(work.rows)[0], added])
+    return work._replace(
+        cache=empty_columns(work.cache, added),
+        ancestry=tf.pad(work.ancestry, [[0, 0], [0, 0], [0, added]]),
+        steps=tf.concat([work.steps, new_steps], axis=1),
+    )
+
+
+def empty_columns(cache: Any, added: int | tf.Tensor) -> Any:
+    """Add columns of zeros to every tensor `[batch, heads, columns, ...]` of a nest."""
+
+    def padded(part):
+        ends = [[0, 0], [0, 0], [0, added]] + [[0, 0]] * (part.shape.rank - 3)
+        return tf.pad(part, ends)
+
+    return tf.nest.map_structure(padded, cache)
+
+
+def shape_invariants(work: WorkingSet) -> WorkingSet:
+    """Return the shapes that stay while sentences and columns come and go."""
+
+    def of_sentence(values):
+        return tf.TensorShape([None, *values.shape[1:]])
+
+    def of_cache(part):
+        return tf.TensorShape([None, part.shape[1], None, *part.shape[3:]])
+
+    return WorkingSet(
+        rows=tf.TensorShape([None]),
+        sentences=tf.nest.map_structure(of_sentence, work.sentences),
+        cache=tf.nest.map_structure(of_cache, work.cache),
+        ancestry=of_cache(work.ancestry),
+        steps=tf.TensorShape([None, None]),
+    )
+
+
+def _read_columns(ancestry, steps, step, window) -> tf.Tensor:
+    """Return the columns somebody reads, int32 `[working, columns]`, as wide as needed.
+
+    In order; where a sentence has fewer than another, followed by some nobody reads.
+    """
+    is_read = tf.reduce_any(ancestry, axis=1)
+    if window is not None:
+        is_read &= steps > step - window
+    is_read = tf.cast(is_read, tf.int32)
+    # The zero is for no sentences at all, which have no largest number.
+    most = tf.reduce_max(tf.concat([tf.reduce_sum(is_read, axis=1), [0]], axis=0))
+    return tf.math.top_k(is_read, most).indices  # of equals, the lower one first
