@@ -1,6 +1,8 @@
 """The programs that time training and search, at tiny sizes."""
 
 import json
+import math
+import shlex
 import subprocess
 import sys
 
@@ -63,6 +65,32 @@ def test_a_search_is_timed_and_its_scores_are_the_models(repository):
     assert line["tokens_per_s"] == pytest.approx(33 / line["median_call_s"], rel=1e-3)
     assert line["largest_score_difference"] < 1e-3
     assert line["first_call_s"] > line["max_call_s"]
+
+
+def test_growth_is_that_of_the_programs(repository):
+    sizes = shlex.join([*SMALL, "--vocab_size=331"])
+    ended = subprocess.run(
+        [
+            *(sys.executable, repository / "benchmarks" / "scaling.py"),
+            *("--steps=7,11", "--rows=3,5"),
+            f"--search={sizes} --source_length=5 --batch_size=1 --repeats=1",
+            f"--training={sizes} --source_length=5 --target_length=6 --steps=1",
+        ],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    *lines, last = map(json.loads, ended.stdout.splitlines())
+    kinds = [line["benchmark"] for line in lines]
+    assert kinds == ["decode"] * 2 + ["train_step"] * 2
+    short, long = (line["median_call_s"] for line in lines[:2])
+    grown = math.log(long / short) / math.log(11 / 7)
+    assert last["search_exponent"] == pytest.approx(grown, abs=0.01, rel=0.01)
+    small, large = (line["peak_megabytes"] for line in lines[2:])
+    assert last["training_megabytes"] == {"33": small, "55": large}
+    (added,) = last["megabytes_a_token"]
+    assert added == pytest.approx((large - small) / 22, rel=0.01)
 
 
 @pytest.mark.parametrize(
