@@ -142,7 +142,9 @@ class Parser(TextSearch):
 
         return in_batches(sentences, batch_size, parsed)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+    )
     def parse_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parse a batch, in the graph.
 
@@ -162,7 +164,7 @@ class Parser(TextSearch):
         return {name: answer[name] for name in ("tree", *Parse._fields[1:])}
 
     # One graph for `parse` and `parse_batch`.
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _answers(self, text):
         words = tree_text.split_words(text)
         tokens, truncated = self._read(words)

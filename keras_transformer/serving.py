@@ -47,7 +47,7 @@ class ServingModule(tf.Module):
             "score": self.score,
         }
 
-    @tf.function(input_signature=[_of(tf.string, "text")])
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
     def serving_default(self, text: tf.Tensor) -> Tensors:
         """Translate.
 
@@ -61,7 +61,7 @@ class ServingModule(tf.Module):
         """
         return _best(self.translator.translate_batch(text))
 
-    @tf.function(input_signature=[_of(tf.string, "text")])
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
     def nbest(self, text: tf.Tensor) -> Tensors:
         """Translate in several ways.
 
@@ -78,7 +78,10 @@ class ServingModule(tf.Module):
         result = translator.worded(tokens, truncated, found, self.num_best)
         return {name: result[name] for name in ("translations", "scores")}
 
-    @tf.function(input_signature=[_of(tf.string, "text"), _of(tf.string, "prefix")])
+    @tf.function(
+        input_signature=[_of(tf.string, "text"), _of(tf.string, "prefix")],
+        autograph=False,
+    )
     def prefix(self, text: tf.Tensor, prefix: tf.Tensor) -> Tensors:
         """Translate to outputs that begin as asked.
 
@@ -98,7 +101,8 @@ class ServingModule(tf.Module):
             _of(tf.int32, "top_k"),
             _of(tf.float32, "top_p"),
             _of(tf.int32, "seed"),
-        ]
+        ],
+        autograph=False,
     )
     def sample(
         self,
@@ -143,7 +147,7 @@ class ServingModule(tf.Module):
             "truncated": truncated,
         }
 
-    @tf.function(input_signature=[_of(tf.string, "text")])
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
     def align(self, text: tf.Tensor) -> Tensors:
         """Translate and say which piece of the source each piece came from.
 
@@ -177,7 +181,8 @@ class ServingModule(tf.Module):
         }
 
     @tf.function(
-        input_signature=[_of(tf.string, "text"), _of(tf.string, "target_text")]
+        input_signature=[_of(tf.string, "text"), _of(tf.string, "target_text")],
+        autograph=False,
     )
     def score(self, text: tf.Tensor, target_text: tf.Tensor) -> Tensors:
         """Say how likely given translations are.
@@ -245,7 +250,7 @@ class ParsingModule(tf.Module):
         """Return the functions by the names that clients call them."""
         return {"parse": self.parse}
 
-    @tf.function(input_signature=[_of(tf.string, "text")])
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
     def parse(self, text: tf.Tensor) -> Tensors:
         """Parse.
 

@@ -82,7 +82,9 @@ class Translator(TextSearch):
         """
         return translate_in_batches(texts, batch_size, self.translate_batch)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+    )
     def translate_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translate a batch, in the graph.
 
@@ -176,7 +178,8 @@ class Translator(TextSearch):
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([], tf.int32),
-        ]
+        ],
+        autograph=False,
     )
     def _search(self, source_tokens, forced_prefix, num_best):
         limits = self.output_limits(source_tokens)

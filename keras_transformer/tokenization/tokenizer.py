@@ -68,7 +68,7 @@ class Tokenizer(tf.Module):
         shown = ["" if i == pad_id else piece for i, piece in enumerate(pieces)]
         self._pieces = tf.constant(shown, tf.string)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Split text into ids, in the graph.
 
@@ -95,7 +95,9 @@ class Tokenizer(tf.Module):
             tokens = tokens.to_tensor(self.pad_id)
         return self._detokenize(tf.cast(tokens, tf.int32))
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False
+    )
     def _detokenize(self, tokens):
         has_ended = tf.cumsum(tf.cast(tokens == self.eos_id, tf.int32), axis=1) > 0
         is_text = ~has_ended & (tokens != self.pad_id) & (tokens != self.bos_id)
