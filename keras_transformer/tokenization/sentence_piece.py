@@ -9,9 +9,10 @@ import re
 import tempfile
 from collections.abc import Iterable, Sequence
 
-import keras_nlp
 import numpy as np
 import sentencepiece
+import tensorflow as tf
+import tensorflow_text as tf_text
 from google.protobuf import message
 from sentencepiece import sentencepiece_model_pb2
 
@@ -56,7 +57,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
                 special_ids[name] = len(names)
                 names.append(shown)
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
-        self._in_graph = keras_nlp.tokenizers.SentencePieceTokenizer(proto=proto)
+        self._in_graph = tf_text.SentencepieceTokenizer(proto, out_type=tf.int32)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids with SentencePiece's own threads; see the base class."""

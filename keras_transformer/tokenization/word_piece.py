@@ -6,7 +6,6 @@ import collections
 import itertools
 from collections.abc import Iterable, Iterator
 
-import keras_nlp
 import sentencepiece
 import tensorflow as tf
 
@@ -46,6 +45,8 @@ class WordPieceTokenizer(tokenizer.Tokenizer):
     vocabulary_name = "vocabulary.txt"
 
     def __init__(self, vocabulary: bytes, kind: str = "wordpiece"):
+        import keras_nlp  # takes a second, and only word pieces need it
+
         pieces = _parsed(vocabulary)
         super().__init__(
             kind=kind,
