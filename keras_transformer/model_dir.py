@@ -10,6 +10,7 @@ import tempfile
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_transformer import files, tokenization
 from keras_transformer.config import (
@@ -181,15 +182,13 @@ class ModelDir:
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
-        models = [
-            Transformer(config.model, dtype=dtype)
-            for dtype in (config.precision, precision or config.precision)
-        ]
-        # What a checkpoint holds of an optimizer waits at the object it was read into
-        # for the next `compile`; the second model knows nothing of it.
-        restore(chosen, model=models[0])
-        models[1].set_weights(models[0].get_weights())
-        return models[1]
+        model = Transformer(config.model, dtype=config.precision)
+        restore(chosen, model=_layers(model))
+        if precision in (None, config.precision):
+            return model
+        recast = Transformer(config.model, dtype=precision)
+        recast.set_weights(model.get_weights())
+        return recast
 
     def load_translator(
         self,
@@ -257,6 +256,20 @@ class ModelDir:
             aside = pathlib.Path(folder) / self.model_path.name
             keras.saving.save_model(model, aside)
             os.replace(aside, self.model_path)
+
+
+def _layers(model: Transformer) -> tf.train.Checkpoint:
+    """Return what has the model's layers under their names, and nothing else.
+
+    What a checkpoint holds of an optimizer would wait at the model itself for the next
+    `compile`.
+    """
+    layers = {
+        name: value
+        for name, value in vars(model).items()
+        if isinstance(value, keras.layers.Layer)
+    }
+    return tf.train.Checkpoint(**layers)
 
 
 def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:

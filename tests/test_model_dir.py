@@ -1,8 +1,17 @@
 """Which weights of a run are used."""
 
+import subprocess
+import sys
+
+import keras
+import numpy as np
 import pytest
 
-from keras_transformer.model_dir import ModelDir
+from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
+from keras_transformer.model import Transformer
+from keras_transformer.model_dir import ModelDir, RunConfig
+
+CONFIG = ModelConfig(vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2)
 
 
 @pytest.fixture
@@ -36,3 +45,48 @@ def test_an_average_alone_is_used(tmp_path):
 def test_no_weights_at_all_are_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="No checkpoint in"):
         ModelDir(tmp_path).choose()
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A run whose checkpoint holds a compiled model after one step, and its model."""
+    model = Transformer(CONFIG)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    tokens = np.array([[5, 7, 3], [11, 3, 0]], np.int32)
+    model.fit(tokens, tokens, verbose=0)
+    place = ModelDir(tmp_path)
+    parts = TrainingConfig(), DecodingConfig()
+    place.write_config(RunConfig("tiny", CONFIG, *parts, "en", "de", "hash"))
+    place.checkpoints().save(1, {}, model=model, optimizer=model.optimizer)
+    return place, model
+
+
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
+def test_a_loaded_model_has_the_weights_in_the_precision_asked_for(trained, precision):
+    place, model = trained
+    loaded = place.load_model(precision=precision)
+    assert loaded.dtype_policy.name == (precision or "float32")
+    tolerance = 1e-2 if precision == "bfloat16" else 0
+    for own, other in zip(loaded.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(own.astype("float32"), other, rtol=tolerance)
+
+
+def test_a_loaded_model_knows_nothing_of_the_optimizer(trained):
+    """Compiled again it begins at step 0 with empty moments."""
+    place, model = trained
+    assert model.optimizer.iterations == 1
+    loaded = place.load_model()
+    loaded.compile("adam", "sparse_categorical_crossentropy")
+    assert loaded.optimizer.iterations == 0
+    for name in ("_momentums", "_velocities"):
+        moments = getattr(loaded.optimizer, name)
+        assert not any(np.any(keras.ops.convert_to_numpy(each)) for each in moments)
+
+
+def test_reading_a_model_does_not_import_what_takes_seconds(repository):
+    code = (
+        "import sys, keras_transformer.model_dir, keras_transformer.exported\n"
+        "slow = {'keras_hub', 'keras_nlp', 'sacrebleu', 'tensorflow_datasets'}\n"
+        "assert not slow & sys.modules.keys(), slow & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=repository)
