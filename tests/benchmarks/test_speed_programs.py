@@ -1,4 +1,4 @@
-"""The programs that time training and search, at tiny sizes."""
+"""The programs that time training, search and starts, at tiny sizes."""
 
 import json
 import math
@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+
+from benchmarks import starts
 
 pytestmark = pytest.mark.long
 
@@ -91,6 +93,54 @@ def test_growth_is_that_of_the_programs(repository):
     assert last["training_megabytes"] == {"33": small, "55": large}
     (added,) = last["megabytes_a_token"]
     assert added == pytest.approx((large - small) / 22, rel=0.01)
+
+
+def test_starts_are_timed_until_the_first_result(repository):
+    """And cover their parts, but for the clock of another process."""
+    ended = run(
+        repository,
+        "startup.py",
+        *("--vocab_size=331", "--source_length=5", "--steps=7", "--repeats=1"),
+        "--tokens_per_batch=300",
+    )
+    line = line_of(ended)
+    assert line["benchmark"] == "startup" and line["num_parameters"] == 2672
+    for kind in ("model_dir", "saved_model", "train"):
+        assert line[f"median_{kind}_result_s"] > 1 < line[f"median_{kind}_cpu_s"]
+    for kind in ("model_dir", "saved_model"):
+        first = line[f"median_{kind}_first_call_s"]
+        assert first > line[f"median_{kind}_later_call_s"] > 0
+        assert line[f"median_{kind}_imports_s"] > line[f"median_{kind}_load_s"] > 0
+    assert line["median_model_dir_trace_s"] > 0
+    assert "median_saved_model_trace_s" not in line
+
+
+def test_a_start_without_a_result_says_how_it_ended():
+    says = "import sys; print('other'); sys.exit('no model')"
+    start = starts.Start([sys.executable, "-c", says], lambda line: line == "answer")
+    with pytest.raises(ChildProcessError, match="gave no result.*\n?.*no model"):
+        starts.first_result(start)
+
+
+def test_a_start_ends_with_its_result():
+    says = "import time; print('one', flush=True); print(2, flush=True); time.sleep(60)"
+    start = starts.Start([sys.executable, "-c", says], lambda line: line == "2\n")
+    seconds, cpu_seconds, line = starts.first_result(start)
+    assert 0 < cpu_seconds < 30 > seconds and line == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--timed=model"], "--timed must be among model_dir, saved_model, train."),
+        (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
+        (["--preset=parsing_tiny"], "--preset=parsing_tiny is a parser's; this bench"),
+    ],
+)
+def test_a_start_that_cannot_be_timed_is_refused(repository, arguments, message):
+    ended = run(repository, "startup.py", *arguments)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith(f"startup.py: {message}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""How long from a command to its first result.
+
+    python benchmarks/startup.py --preset=base --repeats=5
+
+makes a model with random weights and a vocabulary of numbers as a model_dir, and its
+export; then times, in processes of their own and by turns, bin/translate.py on one
+sentence with each of the two, the parts of the same work, and bin/train.py on the
+built-in corpus until its first step is done. Prints one line of JSON;
+docs/benchmarks.md says what its keys mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+import tempfile
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from benchmarks import measure, starts
+from keras_transformer import preset_flags, presets, programs
+from keras_transformer.config import ModelConfig
+
+_PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
+_SOURCE_LENGTH = flags.DEFINE_integer(
+    "source_length", 30, "Tokens of the sentence, its end counted.", lower_bound=2
+)
+_STEPS = flags.DEFINE_integer(
+    "steps", 40, "Tokens of its translation; at least --source_length.", lower_bound=2
+)
+_TOKENS_PER_BATCH = flags.DEFINE_integer(
+    "tokens_per_batch", 2048, "Of a side, in the training.", lower_bound=1
+)
+_REPEATS = flags.DEFINE_integer(
+    "repeats", 5, "Processes of each kind that are timed.", lower_bound=1
+)
+_TIMED = flags.DEFINE_list("timed", list(starts.TIMED), "What to time.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of weights and sentence.", lower_bound=0)
+_MODEL_FLAGS = preset_flags.define(
+    ModelConfig,
+    leave_out=("target_vocab_size", "pad_id", "bos_id", "eos_id"),
+)
+flags.adopt_module_key_flags(preset_flags)
+
+
+def main() -> dict:
+    """Make the models, start the programs, and print."""
+    preset = chosen()
+    for name in _TIMED.value:
+        if name not in starts.TIMED:
+            raise ValueError(
+                f"--timed must be among {', '.join(starts.TIMED)}. Received: {name}."
+            )
+    around = measure.surroundings("float32")
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        made = starts.make(
+            place, preset, _TIMED.value, _SOURCE_LENGTH.value, _SEED.value
+        )
+        commands = starts.commands(
+            place, preset, _TIMED.value, _TOKENS_PER_BATCH.value, _SEED.value
+        )
+        timed = starts.by_turns(commands, _REPEATS.value)
+    result = {
+        "benchmark": "startup",
+        "preset": preset.name,
+        "num_parameters": made["num_parameters"],
+        "source_length": _SOURCE_LENGTH.value,
+        "steps": _STEPS.value,
+        "tokens_per_batch": _TOKENS_PER_BATCH.value,
+        "model": dataclasses.asdict(preset.model),
+        "repeats": _REPEATS.value,
+    }
+    for name, values in timed.items():
+        result |= measure.spread(name, values)
+    result |= around
+    measure.write_line(**result)
+    return result
+
+
+def chosen() -> presets.Preset:
+    """Return the preset with the flags' model and lengths.
+
+    Raises:
+        ValueError: If flags do not fit each other.
+    """
+    preset = presets.get(_PRESET.value)
+    if preset.model.target_vocab_size or not preset.model.share_embeddings:
+        raise ValueError(
+            f"--preset={preset.name} is a parser's; this benchmark is for translation."
+        )
+    if _STEPS.value < _SOURCE_LENGTH.value:
+        raise ValueError(
+            "--steps must be at least --source_length: an output may always be as long "
+            f"as its source. Received: steps={_STEPS.value}, "
+            f"source_length={_SOURCE_LENGTH.value}."
+        )
+    decoding = dataclasses.replace(
+        preset.decoding,
+        extra_decode_length=_STEPS.value - _SOURCE_LENGTH.value,
+        max_input_length=max(preset.decoding.max_input_length, _SOURCE_LENGTH.value),
+    )
+    return dataclasses.replace(
+        preset,
+        model=preset_flags.override(preset.model, _MODEL_FLAGS),
+        decoding=decoding,
+    )
+
+
+if __name__ == "__main__":
+    programs.run(main)
