@@ -2,11 +2,12 @@
 
     python benchmarks/input_pipeline.py --data_dir=data/multi30k
     python benchmarks/input_pipeline.py --synthetic_pairs=1000000
+    python benchmarks/input_pipeline.py --data_dir=data/multi30k --pack
 
-plans the batches of a training split as bin/train.py does, or those of a corpus of
-random tokens with lengths as of news, reads --batches of them, and prints one line of
-JSON; docs/benchmarks.md says what its keys mean. `taskset --cpu-list 0` in front keeps
-it to one core.
+plans the batches of a training split as bin/train.py does, with --pack or without, or
+those of a corpus of random tokens with lengths as of news, reads --batches of them, and
+prints one line of JSON; docs/benchmarks.md says what its keys mean. `taskset --cpu-list
+0` in front keeps it to one core.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _TOKENS_PER_BATCH = flags.DEFINE_integer(
 _MAX_LENGTH = flags.DEFINE_integer(
     "max_length", 256, "Longer pairs are left out.", lower_bound=1
 )
+_PACK = flags.DEFINE_bool("pack", False, "Several pairs to a row, as in training.")
 _BATCHES = flags.DEFINE_integer("batches", 100, "Batches to read.", lower_bound=1)
 # Read before the clock starts: as many as may lie ready.
 _MADE_AHEAD = 16
@@ -55,7 +57,8 @@ def main() -> dict:
         )
         corpus = synthetic_corpus.random_corpus(*lengths, _SEED.value)
     began = time.perf_counter()
-    plan = corpus.batch_plan(
+    make_plan = corpus.packed_batch_plan if _PACK.value else corpus.batch_plan
+    plan = make_plan(
         tokens_per_batch=_TOKENS_PER_BATCH.value,
         max_length=_MAX_LENGTH.value,
         seed=_SEED.value,
@@ -76,6 +79,7 @@ def main() -> dict:
     result = {
         "benchmark": "input_pipeline",
         "pairs": plan.num_pairs,
+        "pack": _PACK.value,
         "tokens_per_batch": _TOKENS_PER_BATCH.value,
         "batches_per_epoch": plan.batches_per_epoch,
         "shapes": plan.shapes,

@@ -3,6 +3,7 @@
 from keras_transformer.data.batch_plan import BatchPlan, PlannedBatch
 from keras_transformer.data.corpus import EncodedCorpus
 from keras_transformer.data.metadata import DataMetadata, read_metadata
+from keras_transformer.data.packing import PackedBatchPlan
 from keras_transformer.data.pipeline import (
     evaluation_dataset,
     padding_dataset,
@@ -15,6 +16,7 @@ __all__ = [
     "BatchPlan",
     "DataMetadata",
     "EncodedCorpus",
+    "PackedBatchPlan",
     "ParallelSource",
     "PlannedBatch",
     "TextFiles",

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from keras_transformer import config
 from keras_transformer.data import ladders
 
-# The row index that stands for a row of pure padding.
+# Stands where a pair could be and is none: a row of these alone is pure padding.
 FILLER = -1
 
 
@@ -24,7 +26,8 @@ class PlannedBatch:
     """The pairs of one batch and the lengths that all its rows are padded to.
 
     Attributes:
-        rows: int64 `[rows]`, indices into the corpus; -1 is a row of pure padding.
+        rows: int64 `[rows]`, indices into the corpus, or `[rows, pairs]` where a row
+            holds several pairs one after another; -1 is none.
         source_length: Tokens of a source row, padding included.
         target_length: Tokens of a target row, padding included.
     """
@@ -93,8 +96,7 @@ class BatchPlan:
             )
         )
         self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
-        self._epochs: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._lock = threading.Lock()
+        self._epoch = EpochCache(self._shuffle)
 
     @property
     def num_pairs(self) -> int:
@@ -140,15 +142,7 @@ class BatchPlan:
         return PlannedBatch(rows, *self.ladder[rung])
 
     def _most_rows_of_rungs(self) -> np.ndarray:
-        longest = max(self.ladder[-1])
-        if self.rows_multiple * longest > self.tokens_per_batch:
-            raise ValueError(
-                "`tokens_per_batch` must hold `rows_multiple` rows of the longest "
-                f"pair. Received: tokens_per_batch={self.tokens_per_batch}, "
-                f"rows_multiple={self.rows_multiple}, longest row {longest} tokens. "
-                f"Set tokens_per_batch to at least {self.rows_multiple * longest}, or "
-                "lower max_length."
-            )
+        check_rows_fit(max(self.ladder[-1]), self.tokens_per_batch, self.rows_multiple)
         return ladders.rows_of_rungs(
             np.max(self.ladder, axis=1), self.tokens_per_batch, self.rows_multiple
         )
@@ -156,8 +150,28 @@ class BatchPlan:
     def _rows_of_batches(self) -> np.ndarray:
         return self._rows_of_rung[self._rung_of_batch]
 
-    def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch's order of pairs and order of batches."""
+        random = np.random.Generator(np.random.Philox([self.seed, epoch]))
+        shuffled = random.permutation(len(self._kept))
+        # A stable sort by rung keeps the shuffled order inside each rung.
+        order = shuffled[np.argsort(self._rungs[shuffled], kind="stable")]
+        return order, random.permutation(self.batches_per_epoch)
+
+
+class EpochCache:
+    """Remembers what was shuffled for the epochs that are being read.
+
+    Args:
+        shuffle: Maps an epoch, from 0, to what its batches are cut from.
+    """
+
+    def __init__(self, shuffle: Callable[[int], Any]):
+        self._shuffle = shuffle
+        self._epochs: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, epoch: int) -> Any:
         with self._lock:
             if epoch not in self._epochs:
                 # Two stay: parallel readers cross the border between epochs together.
@@ -167,12 +181,21 @@ class BatchPlan:
                 self._epochs[epoch] = self._shuffle(epoch)
             return self._epochs[epoch]
 
-    def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.Generator(np.random.Philox([self.seed, epoch]))
-        shuffled = random.permutation(len(self._kept))
-        # A stable sort by rung keeps the shuffled order inside each rung.
-        order = shuffled[np.argsort(self._rungs[shuffled], kind="stable")]
-        return order, random.permutation(self.batches_per_epoch)
+
+def check_rows_fit(longest: int, tokens_per_batch: int, rows_multiple: int) -> None:
+    """Raise unless a batch holds a multiple of rows of the longest pair.
+
+    Raises:
+        ValueError: If it does not; the message says what would.
+    """
+    if rows_multiple * longest > tokens_per_batch:
+        raise ValueError(
+            "`tokens_per_batch` must hold `rows_multiple` rows of the longest "
+            f"pair. Received: tokens_per_batch={tokens_per_batch}, "
+            f"rows_multiple={rows_multiple}, longest row {longest} tokens. "
+            f"Set tokens_per_batch to at least {rows_multiple * longest}, or "
+            "lower max_length."
+        )
 
 
 def fitting_pairs(

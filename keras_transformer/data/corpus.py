@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformer.data import batch_plan, ladders, metadata
+from keras_transformer.data import batch_plan, ladders, metadata, packing
 
 SIDES = ("source", "target")
 # Looked at together: a corpus may be larger than memory.
@@ -122,6 +122,27 @@ class EncodedCorpus:
                     f"({self.pad_id}). Received: ids up to {highest}. Prepare it again."
                 )
 
+    def check_segments(self, eos_id: int) -> None:
+        """Raise unless EOS ends every sentence and stands nowhere else; reads all.
+
+        Pairs that are packed into a row are told apart by it.
+
+        Raises:
+            ValueError: If one has another EOS, or none.
+        """
+        for name, (tokens, offsets) in zip(SIDES, self._sides, strict=True):
+            num_ends = sum(
+                np.count_nonzero(tokens[start : start + _CHECKED_TOKENS] == eos_id)
+                for start in range(0, len(tokens), _CHECKED_TOKENS)
+            )
+            if num_ends != len(self) or np.any(tokens[offsets[1:] - 1] != eos_id):
+                raise ValueError(
+                    "`pack` tells pairs apart by EOS, which must end every sentence "
+                    f"and stand nowhere else. Received: {num_ends:,} of EOS ({eos_id}) "
+                    f"in {len(self):,} sentences of the {name}. Train without --pack, "
+                    "or prepare the corpus again."
+                )
+
     def batch_plan(
         self,
         *,
@@ -142,15 +163,34 @@ class EncodedCorpus:
             ladder=ladder,
         )
 
+    def packed_batch_plan(
+        self,
+        *,
+        tokens_per_batch: int,
+        rows_multiple: int = 1,
+        seed: int = 0,
+        max_length: int | None = None,
+    ) -> packing.PackedBatchPlan:
+        """Plan batches of this corpus whose rows hold several pairs each."""
+        return packing.PackedBatchPlan(
+            self.source_lengths,
+            self.target_lengths,
+            tokens_per_batch=tokens_per_batch,
+            rows_multiple=rows_multiple,
+            seed=seed,
+            max_length=max_length,
+        )
+
     def rows(
         self, indices: np.ndarray, source_length: int, target_length: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Gather pairs into two padded matrices.
 
         Args:
-            indices: int `[rows]`, pairs; a negative one gives a row of pure padding.
-            source_length: Columns of the source, at least as many as the longest source
-                of these pairs has tokens.
+            indices: int `[rows]`, pairs, or `[rows, pairs]`, those that follow each
+                other in a row; a negative one is none.
+            source_length: Columns of the source, at least as many as the sources of a
+                row have tokens.
             target_length: Columns of the target, likewise.
 
         Returns:
@@ -282,10 +322,15 @@ def _damaged(folder: pathlib.Path) -> ValueError:
 
 def _gather(tokens, offsets, indices, length, pad_id):
     indices = np.asarray(indices)
-    starts = offsets[indices]
+    if indices.ndim == 1:
+        indices = indices[:, None]
+    starts = offsets[indices]  # [rows, pairs]
     lengths = np.where(indices < 0, 0, offsets[indices + 1] - starts)
-    columns = np.arange(length)
-    is_token = columns < lengths[:, None]
-    matrix = np.full((len(indices), length), pad_id, np.int32)
-    matrix[is_token] = tokens[(starts[:, None] + columns)[is_token]]
+    is_token = np.arange(length) < lengths.sum(axis=1)[:, None]
+    # The sentences one after another, as they will lie in the rows.
+    starts, lengths = starts.ravel(), lengths.ravel()
+    ends = np.cumsum(lengths)
+    places = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
+    matrix = np.full(is_token.shape, pad_id, np.int32)
+    matrix[is_token] = tokens[places]
     return matrix

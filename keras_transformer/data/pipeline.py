@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import batch_plan, ladders
+from keras_transformer.data import batch_plan, ladders, packing
 from keras_transformer.data.corpus import EncodedCorpus
 
 # Batches made ahead of the step that takes them.
@@ -17,7 +17,7 @@ _PREFETCHED_BATCHES = 8
 
 def training_dataset(
     corpus: EncodedCorpus,
-    plan: batch_plan.BatchPlan,
+    plan: batch_plan.BatchPlan | packing.PackedBatchPlan,
     first_step: int = 0,
     *,
     rows_multiple: int = 1,
@@ -42,7 +42,8 @@ def training_dataset(
 
     Returns:
         Endless (source_tokens, target_tokens), int32 `[rows, source_length]` and
-        `[rows, target_length]`, EOS at the end of every sentence, then padding.
+        `[rows, target_length]`, EOS at the end of every sentence, then padding. Of a
+        packed plan, a row has several sentences, the same on both sides.
 
     Raises:
         ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
@@ -124,7 +125,8 @@ def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
         step, part = divmod(int(number), parts)
         planned = batch_of(step)
         missing = -len(planned.rows) % rows_multiple
-        rows = np.pad(planned.rows, (0, missing), constant_values=batch_plan.FILLER)
+        widths = [(0, missing)] + [(0, 0)] * (planned.rows.ndim - 1)
+        rows = np.pad(planned.rows, widths, constant_values=batch_plan.FILLER)
         if replicas is not None:
             rows = np.split(rows, num_replicas)[replicas[part]]
         return corpus.rows(rows, planned.source_length, planned.target_length)

@@ -43,6 +43,37 @@ def test_rows_are_gathered_in_order_and_padded(tmp_path):
     assert source.dtype == target.dtype == np.int32
 
 
+def test_several_pairs_are_gathered_into_a_row(tmp_path):
+    source, target = written(tmp_path / "train").rows(
+        np.array([[1, 0, -1], [-1, -1, -1], [2, 2, 1]]), 14, 7
+    )
+    np.testing.assert_array_equal(source[0], [4, 3, 7, 5, 3] + [0] * 9)
+    np.testing.assert_array_equal(source[2], [9, 8, 6, 5, 4, 3] * 2 + [4, 3])
+    np.testing.assert_array_equal(
+        target, [[12, 4, 7, 3, 11, 3, 0], [0] * 7, [3, 3, 12, 4, 7, 3, 0]]
+    )
+
+
+@pytest.mark.parametrize("wrong", [[7, 3], [3, 3, 3]])
+def test_pairs_with_another_eos_cannot_be_told_apart_in_a_row(tmp_path, wrong):
+    written(tmp_path / "train").check_segments(3)
+    corpus = written(tmp_path / "other", targets=[[11], wrong, []])
+    message = (
+        r"`pack` tells pairs apart by EOS.*Received: \d of EOS \(3\) in 3 sentences"
+    )
+    with pytest.raises(ValueError, match=message + " of the target. Train without"):
+        corpus.check_segments(3)
+
+
+def test_sentences_without_eos_cannot_be_told_apart_in_a_row(tmp_path):
+    """As many of EOS as sentences, but one of them is inside."""
+    tokens, offsets = np.array([5, 3, 3, 6]), np.array([0, 2, 4])
+    whole = np.array([5, 3, 6, 3]), offsets
+    EncodedCorpus(whole, whole, pad_id=0).check_segments(3)
+    with pytest.raises(ValueError, match="sentences of the source"):
+        EncodedCorpus((tokens, offsets), whole, pad_id=0).check_segments(3)
+
+
 @pytest.mark.parametrize(
     ("vocab_size", "dtype"),
     [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32")],

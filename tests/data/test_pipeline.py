@@ -113,6 +113,24 @@ def test_processes_share_each_batch_as_one_strategy_would(corpus, kind):
             )
 
 
+def test_packed_rows_hold_their_pairs_in_one_order_on_both_sides(corpus):
+    """Each epoch has every pair once; the rows are filled up to a multiple of 7."""
+    plan = corpus.packed_batch_plan(tokens_per_batch=300)
+    dataset = training_dataset(corpus, plan, rows_multiple=7)
+    seen = []
+    for source, target in take(dataset, plan.batches_per_epoch):
+        assert source.shape[1:] + target.shape[1:] == plan.shapes[0][1:]
+        assert len(source) % 7 == 0
+        for pair in zip(source, target, strict=True):
+            ids = [
+                [ids[0] for ids in np.split(row, np.flatnonzero(row == 3) + 1)[:-1]]
+                for row in pair
+            ]
+            assert ids[0] == ids[1]
+            seen += ids[0]
+    assert sorted(seen) == list(range(4, 4 + NUM_PAIRS))
+
+
 def test_filling_rows_up_leaves_the_batches_as_they_are(corpus):
     plan = corpus.batch_plan(tokens_per_batch=60)
     filled = take(training_dataset(corpus, plan, rows_multiple=7), 5)
