@@ -166,6 +166,9 @@ class TrainingConfig:
     accumulate_steps: int = 1
     # Pairs with more tokens than this on a side, EOS included, are left out.
     max_length: int = 256
+    # Whether rows hold several pairs each, masked from one another, which leaves less
+    # padding; the paper's hold one.
+    pack: bool = False
     # Factor on the schedule of Eq. 3.
     learning_rate_scale: float = 1.0
     warmup_steps: int = 4000
@@ -198,6 +201,12 @@ class TrainingConfig:
             raise ValueError(
                 "`guided_alignment` must be a finite number, at least 0. "
                 f"Received: guided_alignment={self.guided_alignment}."
+            )
+        if self.pack and self.guided_alignment:
+            raise ValueError(
+                "`pack` must be False with `guided_alignment`, which counts the words "
+                "of a row from its beginning. Received: pack=True, "
+                f"guided_alignment={self.guided_alignment}. Leave out one of the two."
             )
         if self.tokens_per_batch < self.max_length:
             raise ValueError(

@@ -14,7 +14,10 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.positional_encoding import PositionalEncoding
+from keras_transformer.layers.positional_encoding import (
+    PositionalEncoding,
+    positions_in_segments,
+)
 from keras_transformer.train_step import TokenTrainer
 
 if TYPE_CHECKING:
@@ -39,11 +42,19 @@ class Transformer(TokenTrainer):
             first (`shift_right` makes it from the target).
         training: Whether dropout is active.
         return_attention: Whether to return the attention weights too.
+        segments: Where rows hold several pairs one after another: the numbers of source
+            and target segments, int32 `[batch, source_length]` and
+            `[batch, target_length]`, as `segments` makes them. Nothing sees another
+            segment than its own, and positions begin anew in each, so a pair's logits
+            are as if it had the row for itself. None: a pair a row.
 
     Returns:
         Logits, float32 `[batch, target_length, vocab_size]`. With `return_attention`,
         also a dict with the keys "encoder", "decoder" and "cross", each a list with one
         float tensor `[batch, heads, query_length, key_length]` a layer.
+
+    Raises:
+        ValueError: If there are `segments` and attention is restricted.
 
     `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`, with targets as
     they are: the train step shifts them.
@@ -86,11 +97,24 @@ class Transformer(TokenTrainer):
         self.built = True
 
     def call(
-        self, source_tokens, decoder_inputs, training=None, return_attention=False
+        self,
+        source_tokens,
+        decoder_inputs,
+        training=None,
+        return_attention=False,
+        segments=None,
     ):
-        encoder_output, encoder_weights = self._encode(source_tokens, training)
+        if segments is not None and self.config.attention_window is not None:
+            raise ValueError(
+                "`segments` cannot be told apart by restricted attention. Received: "
+                f"attention_window={self.config.attention_window}. Give each pair a "
+                "row of its own."
+            )
+        encoder_output, encoder_weights = self._encode(
+            source_tokens, training, segments
+        )
         decoder_output, decoder_weights, cross_weights = self._decode(
-            source_tokens, decoder_inputs, encoder_output, training
+            source_tokens, decoder_inputs, encoder_output, training, segments
         )
         logits = self.output_embedding.logits(decoder_output)
         if not return_attention:
@@ -198,17 +222,36 @@ class Transformer(TokenTrainer):
         beam_size, vocab_size = tokens.shape[1], logits.shape[-1]
         return ops.reshape(logits, (-1, beam_size, vocab_size)), cache
 
-    def shift_right(self, target_tokens: Tensor) -> Tensor:
+    def shift_right(
+        self, target_tokens: Tensor, segments: Tensor | None = None
+    ) -> Tensor:
         """Put BOS before the target and drop its last position, Figure 1.
 
         Args:
             target_tokens: int32 `[batch, target_length]`.
+            segments: Of a packed target, from `segments`, int32
+                `[batch, target_length]`: each begins with BOS.
 
         Returns:
             int32 `[batch, target_length]`: the decoder's inputs.
         """
         start = ops.full_like(target_tokens[:, :1], self.config.bos_id)
-        return ops.concatenate([start, target_tokens[:, :-1]], axis=1)
+        previous = target_tokens[:, :-1]
+        if segments is not None:
+            is_same = ops.equal(segments[:, 1:], segments[:, :-1])
+            previous = ops.where(is_same, previous, self.config.bos_id)
+        return ops.concatenate([start, previous], axis=1)
+
+    def segments(self, tokens: Tensor) -> Tensor:
+        """Number the sentences that are packed into each row, by the EOS of each.
+
+        Args:
+            tokens: int32 `[batch, length]`, sources or targets.
+
+        Returns:
+            int32 `[batch, length]`; see `masks.segments`.
+        """
+        return masks.segments(tokens, self.config.eos_id)
 
     def get_config(self):
         return {**super().get_config(), "config": dataclasses.asdict(self.config)}
@@ -217,25 +260,40 @@ class Transformer(TokenTrainer):
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
-    def _encode(self, source_tokens, training):
-        embedded = self.source_positions(self.embedding(source_tokens))
+    def _encode(self, source_tokens, training, segments=None):
+        positions = None
+        if segments is None:
+            mask = self._source_mask(source_tokens)
+        else:
+            mask = masks.segment_mask(segments[0], segments[0])
+            positions = positions_in_segments(segments[0])
+        embedded = self.embedding(source_tokens)
+        embedded = self.source_positions(embedded, positions=positions)
         return self.encoder(
             self.source_dropout(embedded, training=training),
-            attention_mask=self._source_mask(source_tokens),
+            attention_mask=mask,
             training=training,
         )
 
-    def _decode(self, source_tokens, decoder_inputs, encoder_output, training):
+    def _decode(
+        self, source_tokens, decoder_inputs, encoder_output, training, segments=None
+    ):
+        target_mask, positions = None, None
+        if segments is None:
+            source_mask = self._source_mask(source_tokens)
+        else:
+            source_mask = masks.segment_mask(segments[1], segments[0])
+            target_mask = masks.segment_mask(segments[1], segments[1])
+            positions = positions_in_segments(segments[1])
+        embedded = self.target_embedding(decoder_inputs)
+        embedded = self.target_positions(embedded, positions=positions)
         return self.decoder(
-            self._embed_target(decoder_inputs, 0, training),
+            self.target_dropout(embedded, training=training),
             encoder_output,
-            source_mask=self._source_mask(source_tokens),
+            target_mask=target_mask,
+            source_mask=source_mask,
             training=training,
         )
-
-    def _embed_target(self, tokens, start, training):
-        embedded = self.target_positions(self.target_embedding(tokens), start=start)
-        return self.target_dropout(embedded, training=training)
 
     def _source_mask(self, source_tokens):
         return masks.key_mask(masks.padding_mask(source_tokens, self.config.pad_id))

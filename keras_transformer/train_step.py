@@ -36,7 +36,7 @@ class TokenTrainer(keras.Model):
     A step whose loss or gradients are not finite changes nothing, of weights,
     optimizer and metrics; `fit` reports it as `skipped`, 1.0 beside such a batch.
 
-    Subclasses offer `config.pad_id` and `shift_right`.
+    Subclasses offer `config.pad_id`, `shift_right` and `segments`.
     """
 
     def __init__(self, **kwargs):
@@ -57,6 +57,7 @@ class TokenTrainer(keras.Model):
         accumulate_steps: int = 1,
         seed: int = 0,
         guide: Any = None,
+        is_packed: bool = False,
         **kwargs,
     ) -> None:
         """Configure training.
@@ -72,12 +73,21 @@ class TokenTrainer(keras.Model):
             seed: Keys the dropout masks, together with step, replica and piece.
             guide: A `GuidedAlignment`, whose losses are added to the objective, though
                 not to the `loss` that is reported; a saved model does without.
+            is_packed: Whether the rows that `fit` takes hold several pairs each, as
+                many sources as targets and in the same order, told apart by their EOS.
+                `evaluate` takes a pair a row.
             **kwargs: As of `keras.Model.compile`.
 
         Raises:
-            ValueError: If `accumulate_steps` is below 1.
+            ValueError: If `accumulate_steps` is below 1, or there is a `guide` to
+                packed rows.
         """
         check_at_least("accumulate_steps", accumulate_steps, 1)
+        if is_packed and guide is not None:
+            raise ValueError(
+                "`guide` counts the words of a row from its beginning, so `is_packed` "
+                "must be False. Received: is_packed=True and a guide."
+            )
         if loss == "sparse_categorical_crossentropy":
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
@@ -86,6 +96,7 @@ class TokenTrainer(keras.Model):
             self.optimizer.build(self.trainable_variables)
         self.accumulate_steps = accumulate_steps
         self.seed = seed
+        self.is_packed = is_packed
         self._guide = guide
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
@@ -136,6 +147,7 @@ class TokenTrainer(keras.Model):
             config["jit_compile"] = self.jit_gradients
             config["accumulate_steps"] = self.accumulate_steps
             config["seed"] = self.seed
+            config["is_packed"] = self.is_packed
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
@@ -197,6 +209,10 @@ class TokenTrainer(keras.Model):
 
     def _training_logits(self, source, target):
         """Return logits, and what attention that looks elsewhere costs, summed."""
+        if self.is_packed:
+            segments = self.segments(source), self.segments(target)
+            inputs = source, self.shift_right(target, segments[1])
+            return self(*inputs, training=True, segments=segments), 0.0
         inputs = source, self.shift_right(target)
         if self._guide is None:
             return self(*inputs, training=True), 0.0

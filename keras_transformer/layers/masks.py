@@ -45,3 +45,34 @@ def key_mask(padding: Tensor) -> Tensor:
         bool `[batch, 1, key_length]`, to be used for any number of queries.
     """
     return ops.expand_dims(padding, 1)
+
+
+def segments(tokens: Tensor, eos_id: int) -> Tensor:
+    """Number the sentences that are packed into each row.
+
+    Args:
+        tokens: int32 `[batch, length]`, EOS at the end of every sentence and nowhere
+            else, then padding.
+        eos_id: The id that ends a sentence.
+
+    Returns:
+        int32 `[batch, length]`: 0 for the tokens of the first sentence, EOS included,
+        then 1, 2, ...; padding has the number after the last.
+    """
+    ends = ops.cast(ops.equal(tokens, eos_id), "int32")
+    return ops.cumsum(ends, axis=1) - ends
+
+
+def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
+    """Let each position see its own sentence alone, of those packed into a row.
+
+    It hides padding too, which is a segment of its own.
+
+    Args:
+        query_segments: int32 `[batch, query_length]`, from `segments`.
+        key_segments: int32 `[batch, key_length]`, likewise.
+
+    Returns:
+        bool `[batch, query_length, key_length]`, True = may attend.
+    """
+    return ops.equal(query_segments[:, :, None], key_segments[:, None, :])

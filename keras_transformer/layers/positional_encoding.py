@@ -45,6 +45,21 @@ def sinusoidal_encoding(
     return ops.reshape(stacked, (*ops.shape(positions), d_model))
 
 
+def positions_in_segments(segments: Tensor) -> Tensor:
+    """Count positions from 0 anew in each sentence of a packed row.
+
+    Args:
+        segments: int32 `[batch, length]`, from `masks.segments`.
+
+    Returns:
+        int32 `[batch, length]`.
+    """
+    # A segment begins behind all that has a lower number.
+    is_before = segments[:, None, :] < segments[:, :, None]  # [batch, of, other]
+    begins = ops.sum(ops.cast(is_before, "int32"), axis=-1)
+    return ops.arange(ops.shape(segments)[1], dtype="int32") - begins
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
     """Encodings of a row of positions, §3.5, to be added to scaled embeddings.
@@ -59,13 +74,15 @@ class PositionalEncoding(keras.layers.Layer):
     Call arguments:
         inputs: float `[batch, length, d_model]`: scaled embeddings.
         start: int32 scalar, how many tokens came before these.
+        positions: int32 `[batch, length]`, of the tokens, each below `length`; None:
+            they follow each other from `start` on.
 
     Returns:
         float `[batch, length, d_model]`: inputs plus encodings.
 
     Raises:
-        ValueError: If a choice is unknown, or the inputs are longer than the learned
-            table.
+        ValueError: If a choice is unknown, or the inputs, without `positions`, are
+            longer than the learned table.
     """
 
     def __init__(
@@ -96,22 +113,32 @@ class PositionalEncoding(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, inputs, start=0):
+    def call(self, inputs, start=0, positions=None):
         length = inputs.shape[1]
         if length is None:
             length = ops.shape(inputs)[1]
-        elif self.encoding == "learned" and length > self.num_positions:
+        elif (
+            self.encoding == "learned"
+            and positions is None
+            and length > self.num_positions
+        ):
             raise ValueError(
                 f"The inputs have {length} positions, but the table of learned "
                 f"positions has {self.num_positions} rows. Shorten the inputs, or "
                 "build the model with a larger `num_positions`."
             )
-        return inputs + ops.cast(self._encode(length, start), inputs.dtype)
+        if positions is None:
+            encodings = self._encode(ops.arange(length) + start)
+        elif self.encoding == "learned":
+            # Padding, which carries no meaning, may be longer than the table.
+            encodings = self._encode(ops.minimum(positions, self.num_positions - 1))
+        else:  # sines of one row serve all
+            encodings = ops.take(self._encode(ops.arange(length)), positions, axis=0)
+        return inputs + ops.cast(encodings, inputs.dtype)
 
-    def _encode(self, length: int | Tensor, start: int | Tensor) -> Tensor:
-        rows = ops.arange(length) + start
+    def _encode(self, rows: Tensor) -> Tensor:
         if self.encoding == "learned":
-            return ops.take(self.table, rows, axis=0)  # [length, d_model]
+            return ops.take(self.table, rows, axis=0)  # [..., d_model]
         positions = rows + self.first_position
         return sinusoidal_encoding(positions, self.d_model, self.layout)
 

@@ -15,7 +15,12 @@ import keras
 import sacrebleu
 
 from keras_transformer import data, text_files, tokenization
-from keras_transformer.config import check_at_least, check_choice
+from keras_transformer.config import (
+    ModelConfig,
+    TrainingConfig,
+    check_at_least,
+    check_choice,
+)
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
 from keras_transformer.parsing import symbols
@@ -35,6 +40,7 @@ from keras_transformer.training.strategies import Process, make_strategy, this_p
 from keras_transformer.training_cost import training_flops
 from keras_transformer.translator import Translator
 
+Plan = data.BatchPlan | data.PackedBatchPlan
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 BEST_METRICS = ("bleu", "loss")
 # Looked at for whether their words are as many as their trees'.
@@ -108,9 +114,11 @@ def resolve(
 
     Raises:
         ValueError: If a choice is unknown, or the embeddings are shared where the sides
-            have vocabularies of their own.
+            have vocabularies of their own, or the model cannot be trained packed.
     """
     check_choice("precision", precision, PRECISIONS)
+    if preset.training.pack:
+        check_can_pack(preset.model, preset.training)
     if metadata.target_vocab_size and preset.model.share_embeddings:
         raise ValueError(
             "`share_embeddings` must be False: the corpus has a vocabulary of its own "
@@ -139,6 +147,29 @@ def resolve(
         task=metadata.task,
         labels_hash=metadata.labels_hash,
     )
+
+
+def check_can_pack(model: ModelConfig, training: TrainingConfig) -> None:
+    """Raise if a model cannot tell the pairs of a packed row apart.
+
+    Raises:
+        ValueError: If its attention is restricted, or it has too few learned positions.
+    """
+    if model.attention_window is not None:
+        raise ValueError(
+            "`pack` must be False with restricted attention, which has no mask for "
+            "pairs that share a row. Received: pack=True, "
+            f"attention_window={model.attention_window}. Leave out one of the two."
+        )
+    # A packed row is longer than the table, and does not show how long its pairs are.
+    is_learned = model.position_encoding == "learned"
+    if is_learned and training.max_length > model.num_positions:
+        raise ValueError(
+            "`max_length` must be at most `num_positions` where learned positions and "
+            f"packed rows meet. Received: max_length={training.max_length}, "
+            f"num_positions={model.num_positions}. Lower --max_length, or raise "
+            "--num_positions."
+        )
 
 
 def train(
@@ -237,7 +268,7 @@ class Run:
     tokenizer: Any
     data_dir: str
     corpus: data.EncodedCorpus
-    plan: data.BatchPlan
+    plan: Plan
     config: RunConfig
     options: RunOptions
     write: Callable[[str], None]
@@ -433,6 +464,7 @@ def build(
         accumulate_steps=count_pieces(config, options, num_replicas),
         seed=config.seed,
         guide=guide,
+        is_packed=config.training.pack,
     )
     return model
 
@@ -450,13 +482,15 @@ def count_pieces(config: RunConfig, options: RunOptions, num_replicas: int) -> i
     return pieces
 
 
-def plan_batches(
-    data_dir: str, config: RunConfig
-) -> tuple[data.EncodedCorpus, data.BatchPlan]:
+def plan_batches(data_dir: str, config: RunConfig) -> tuple[data.EncodedCorpus, Plan]:
     """Open the training split and plan its batches, whatever devices share them."""
     corpus = data.EncodedCorpus.open(data_dir, "train")
     corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
-    plan = corpus.batch_plan(
+    make_plan = corpus.batch_plan
+    if config.training.pack:
+        corpus.check_segments(config.model.eos_id)
+        make_plan = corpus.packed_batch_plan
+    plan = make_plan(
         tokens_per_batch=config.training.tokens_per_batch,
         seed=config.seed,
         max_length=config.training.max_length,
@@ -464,7 +498,7 @@ def plan_batches(
     return corpus, plan
 
 
-def describe(model: Transformer, plan: data.BatchPlan, process: Process) -> str:
+def describe(model: Transformer, plan: Plan, process: Process) -> str:
     """Say what is about to be trained."""
     compiled = "under XLA" if model.jit_gradients else "without XLA"
     pieces = model.accumulate_steps
@@ -475,6 +509,7 @@ def describe(model: Transformer, plan: data.BatchPlan, process: Process) -> str:
         + f", {compiled}; {plan.num_pairs:,} pairs in "
         f"{plan.batches_per_epoch:,} batches of {len(plan.shapes)} shapes, "
         f"{100 * plan.padding_rate:.1f} % padding"
+        + (f", {plan.pairs_per_row:.1f} pairs a row" if model.is_packed else "")
         + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
     )
 
@@ -649,20 +684,20 @@ def make_evaluation(
     return evaluate
 
 
-def batch_tokens(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> int:
+def batch_tokens(corpus: data.EncodedCorpus, plan: Plan, step: int) -> int:
     """Count the real tokens, source + target, of the batch of a step."""
     rows = plan.batch(step).rows
     rows = rows[rows >= 0]
     return int(corpus.source_lengths[rows].sum() + corpus.target_lengths[rows].sum())
 
 
-def planned_batch(corpus: data.EncodedCorpus, plan: data.BatchPlan, step: int) -> Any:
+def planned_batch(corpus: data.EncodedCorpus, plan: Plan, step: int) -> Any:
     """Return (source_tokens, target_tokens) of the batch of a step."""
     batch = plan.batch(step)
     return corpus.rows(batch.rows, batch.source_length, batch.target_length)
 
 
-def batch_shape(plan: data.BatchPlan, step: int) -> tuple[int, int, int]:
+def batch_shape(plan: Plan, step: int) -> tuple[int, int, int]:
     """Return (rows, source_length, target_length) of the batch of a step."""
     batch = plan.batch(step)
     return len(batch.rows), batch.source_length, batch.target_length

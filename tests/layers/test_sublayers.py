@@ -13,6 +13,7 @@ from keras_transformer.layers.encoder import EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
+    positions_in_segments,
     sinusoidal_encoding,
 )
 from keras_transformer.layers.residual import Residual
@@ -155,6 +156,30 @@ def test_masks_by_hand():
     np.testing.assert_array_equal(masks.key_mask(padding), [[[True, True, False]]])
     np.testing.assert_array_equal(
         masks.causal_mask(3)[0], np.tril(np.ones((3, 3), bool))
+    )
+
+
+def test_segments_of_a_packed_row_by_hand():
+    """Two sentences, of 2 tokens and of EOS alone, then padding."""
+    segments = masks.segments(np.array([[5, 3, 3, 0, 0], [4, 5, 6, 3, 0]]), eos_id=3)
+    np.testing.assert_array_equal(segments, [[0, 0, 1, 2, 2], [0, 0, 0, 0, 1]])
+    np.testing.assert_array_equal(
+        positions_in_segments(segments), [[0, 1, 0, 0, 1], [0, 1, 2, 3, 0]]
+    )
+    keep = masks.segment_mask(segments[:1, :3], segments[:1])
+    np.testing.assert_array_equal(
+        keep, [[[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0]]]
+    )
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "learned"])
+def test_positions_that_begin_anew_have_the_encodings_of_the_first(encoding):
+    layer = PositionalEncoding(6, encoding, first_position=1, num_positions=3)
+    inputs = np.zeros((2, 5, 6), "float32")
+    alone = layer(inputs[:1, :3])
+    positions = np.array([[0, 1, 2, 0, 1], [0, 0, 1, 2, 0]])
+    np.testing.assert_allclose(
+        layer(inputs, positions=positions), np.asarray(alone)[0][positions], atol=1e-6
     )
 
 
