@@ -23,8 +23,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import preset_flags, presets, programs, search_flags
+from benchmarks import fixed_lengths, measure
+from keras_transformer import preset_flags, programs, search_flags
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -56,7 +56,11 @@ SCORE_TOLERANCE = 1e-3
 
 def main() -> dict:
     """Export, load, time, check and print."""
-    model_config, decoding = chosen()
+    preset = fixed_lengths.preset_of(
+        _PRESET.value, _SOURCE_LENGTH.value, _STEPS.value, **search_flags.given()
+    )
+    model_config = preset_flags.override(preset.model, _MODEL_FLAGS)
+    decoding = preset.decoding
     import keras
 
     from benchmarks import random_models
@@ -93,32 +97,6 @@ def main() -> dict:
     }
     measure.write_line(**result)
     return result
-
-
-def chosen():
-    """Return the model's and the search's configuration.
-
-    Raises:
-        ValueError: If flags do not fit each other.
-    """
-    preset = presets.get(_PRESET.value)
-    if preset.model.target_vocab_size or not preset.model.share_embeddings:
-        raise ValueError(
-            f"--preset={preset.name} is a parser's; this benchmark is for translation."
-        )
-    if _STEPS.value < _SOURCE_LENGTH.value:
-        raise ValueError(
-            "--steps must be at least --source_length: an output may always be as long "
-            f"as its source. Received: steps={_STEPS.value}, "
-            f"source_length={_SOURCE_LENGTH.value}."
-        )
-    decoding = dataclasses.replace(
-        preset.decoding,
-        **search_flags.given(),
-        extra_decode_length=_STEPS.value - _SOURCE_LENGTH.value,
-        max_input_length=max(preset.decoding.max_input_length, _SOURCE_LENGTH.value),
-    )
-    return preset_flags.override(preset.model, _MODEL_FLAGS), decoding
 
 
 def time_calls(version: pathlib.Path, texts: list[str]) -> dict:

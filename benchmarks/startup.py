@@ -21,8 +21,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure, starts
-from keras_transformer import preset_flags, presets, programs
+from benchmarks import fixed_lengths, measure, starts
+from keras_transformer import preset_flags, programs
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -49,7 +49,10 @@ flags.adopt_module_key_flags(preset_flags)
 
 def main() -> dict:
     """Make the models, start the programs, and print."""
-    preset = chosen()
+    preset = fixed_lengths.preset_of(_PRESET.value, _SOURCE_LENGTH.value, _STEPS.value)
+    preset = dataclasses.replace(
+        preset, model=preset_flags.override(preset.model, _MODEL_FLAGS)
+    )
     for name in _TIMED.value:
         if name not in starts.TIMED:
             raise ValueError(
@@ -80,35 +83,6 @@ def main() -> dict:
     result |= around
     measure.write_line(**result)
     return result
-
-
-def chosen() -> presets.Preset:
-    """Return the preset with the flags' model and lengths.
-
-    Raises:
-        ValueError: If flags do not fit each other.
-    """
-    preset = presets.get(_PRESET.value)
-    if preset.model.target_vocab_size or not preset.model.share_embeddings:
-        raise ValueError(
-            f"--preset={preset.name} is a parser's; this benchmark is for translation."
-        )
-    if _STEPS.value < _SOURCE_LENGTH.value:
-        raise ValueError(
-            "--steps must be at least --source_length: an output may always be as long "
-            f"as its source. Received: steps={_STEPS.value}, "
-            f"source_length={_SOURCE_LENGTH.value}."
-        )
-    decoding = dataclasses.replace(
-        preset.decoding,
-        extra_decode_length=_STEPS.value - _SOURCE_LENGTH.value,
-        max_input_length=max(preset.decoding.max_input_length, _SOURCE_LENGTH.value),
-    )
-    return dataclasses.replace(
-        preset,
-        model=preset_flags.override(preset.model, _MODEL_FLAGS),
-        decoding=decoding,
-    )
 
 
 if __name__ == "__main__":
