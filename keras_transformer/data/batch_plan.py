@@ -125,9 +125,17 @@ class BatchPlan:
     @property
     def padding_rate(self) -> float:
         """Share of padding, filler rows included, in the matrices of both sides."""
+        return self.padding_rate_of(1)
+
+    def padding_rate_of(self, rows_multiple: int) -> float:
+        """Return the share of padding where devices share each batch.
+
+        Args:
+            rows_multiple: Each batch gets filler rows up to a multiple of this.
+        """
         lengths = np.sum(self.ladder, axis=1)[self._rung_of_batch]
-        positions = int(np.sum(self._rows_of_batches() * lengths))
-        return 1 - self._num_real_tokens / positions
+        rows = -(-self._rows_of_batches() // rows_multiple) * rows_multiple
+        return 1 - self._num_real_tokens / int(np.sum(rows * lengths))
 
     def batch(self, step: int) -> PlannedBatch:
         """Return the batch of a step, counted from 0 over all epochs."""

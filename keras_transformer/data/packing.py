@@ -22,6 +22,11 @@ from keras_transformer.data import batch_plan, ladders
 # attention, whose cost a token grows with the row, costs more.
 _MIN_PAIRS_PER_ROW = 4
 
+# Replicas and accumulated pieces that share a batch are mostly a divisor of this. Where
+# a batch has many rows, they are a multiple of it, so that none gets filler rows.
+_SHARES = 8
+_MANY_ROWS = 32
+
 # Lengths of one side that are told apart, as with the rungs of a ladder.
 _MAX_CHOICES = 1024
 
@@ -35,7 +40,8 @@ class PackedBatchPlan:
 
     Every pair comes exactly once an epoch, in an order and in company of its own each
     time. The number of batches is the same in every epoch, and all have one shape; only
-    the last batch of an epoch holds filler rows.
+    the last batch of an epoch holds filler rows, unless what shares the batches divides
+    their rows unevenly.
 
     Args:
         source_lengths: int `[pairs]`, tokens of each source, EOS included.
@@ -80,8 +86,11 @@ class PackedBatchPlan:
         self._ends, places = _lay_out(lengths, fill_rows(lengths, counts, *self._row))
         # Stable sorts of small integers, of pairs and of places, are the fastest.
         self._place_order = np.argsort(places.astype(self._kinds.dtype), kind="stable")
+        longer = max(self._row)
+        if tokens_per_batch // longer >= _MANY_ROWS:
+            rows_multiple = math.lcm(rows_multiple, _SHARES)
         most_rows = ladders.rows_of_rungs(
-            np.max(self._row), tokens_per_batch, rows_multiple
+            np.array(longer), tokens_per_batch, rows_multiple
         )
         num_rows = np.array(len(self._ends) - 1)
         self._rows = int(ladders.fewest_rows(num_rows, most_rows, rows_multiple))
@@ -116,7 +125,16 @@ class PackedBatchPlan:
     @property
     def padding_rate(self) -> float:
         """Share of padding, filler rows included, in the matrices of both sides."""
-        positions = self.batches_per_epoch * self._rows * sum(self._row)
+        return self.padding_rate_of(1)
+
+    def padding_rate_of(self, rows_multiple: int) -> float:
+        """Return the share of padding where devices share each batch.
+
+        Args:
+            rows_multiple: Each batch gets filler rows up to a multiple of this.
+        """
+        rows = -(-self._rows // rows_multiple) * rows_multiple
+        positions = self.batches_per_epoch * rows * sum(self._row)
         return 1 - self._num_real_tokens / positions
 
     def batch(self, step: int) -> batch_plan.PlannedBatch:

@@ -143,7 +143,7 @@ def beam_search(
             cache. Returns logits of the next token, of any float type, and the cache
             with this step in it. The distribution is taken as given.
         source: Any nest of tensors `[batch, ...]`: what the steps need to know of each
-            sentence.
+            sentence; `()` for nothing.
         cache: Any nest of tensors `[batch, heads, 0, ...]`: what the steps write and
             read. Axis 2 are the columns, to which room for the next steps is added.
         max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted; the paper

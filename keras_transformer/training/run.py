@@ -502,13 +502,14 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
     """Say what is about to be trained."""
     compiled = "under XLA" if model.jit_gradients else "without XLA"
     pieces = model.accumulate_steps
+    padding_rate = plan.padding_rate_of(process.num_replicas * pieces)
     return (
         f"{model.count_params():,} parameters, {process.num_replicas} replica(s)"
         + (f" in {process.count} workers" if process.count > 1 else "")
         + (f", {pieces} pieces a batch" if pieces > 1 else "")
         + f", {compiled}; {plan.num_pairs:,} pairs in "
         f"{plan.batches_per_epoch:,} batches of {len(plan.shapes)} shapes, "
-        f"{100 * plan.padding_rate:.1f} % padding"
+        f"{100 * padding_rate:.1f} % padding"
         + (f", {plan.pairs_per_row:.1f} pairs a row" if model.is_packed else "")
         + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
     )

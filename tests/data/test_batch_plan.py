@@ -116,6 +116,8 @@ def test_padding_rate_counts_both_sides_and_filler_rows():
     plan = BatchPlan(*LENGTHS, tokens_per_batch=14, ladder=((7, 6),))
     assert plan.num_filler_rows == 1
     assert plan.padding_rate == pytest.approx(1 - (47 + 37) / (12 * 13))
+    # Three replicas need a third row in each of the six batches.
+    assert plan.padding_rate_of(3) == pytest.approx(1 - (47 + 37) / (18 * 13))
 
 
 def test_only_one_batch_of_an_epoch_holds_filler_rows():

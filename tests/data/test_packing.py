@@ -143,6 +143,18 @@ def test_padding_rate_counts_both_sides_and_filler_rows():
     assert (plan.batches_per_epoch, plan.num_filler_rows) == (2, 1)
     assert plan.pairs_per_row == 3
     assert plan.padding_rate == pytest.approx(1 - 9 * 5 / (4 * 20))
+    # Three replicas need a third row in each of the two batches.
+    assert plan.padding_rate_of(3) == pytest.approx(1 - 9 * 5 / (6 * 20))
+
+
+def test_many_rows_are_shared_by_up_to_eight_without_filler_rows():
+    """2,000 pairs of 3 + 3 tokens, 4 a row: 500 rows; of 64 that fit, 63 would do."""
+    lengths = np.full((2, 2000), 3)
+    plan = PackedBatchPlan(*lengths, tokens_per_batch=64 * 12)
+    assert plan.shapes == ((64, 12, 12),) and plan.batches_per_epoch == 8
+    assert plan.padding_rate_of(8) == plan.padding_rate < plan.padding_rate_of(3)
+    few = PackedBatchPlan(*lengths, tokens_per_batch=31 * 12)
+    assert few.shapes[0][0] % 8
 
 
 def test_only_the_last_batch_of_an_epoch_holds_filler_rows():
