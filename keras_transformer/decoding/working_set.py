@@ -76,18 +76,13 @@ def next_working_set(
         window: Steps back that a step reads, its own counted; None: all.
     """
     kept = tf.where(~tf.gather(is_done, work.rows))[:, 0]  # of the working
-    columns = _read_columns(
-        tf.gather(work.ancestry, kept), tf.gather(work.steps, kept), step, window
-    )
+    work = tf.nest.map_structure(lambda values: tf.gather(values, kept), work)
+    columns = _read_columns(work.ancestry, work.steps, step, window)
 
     def kept_columns(values, axis):
-        return tf.gather(tf.gather(values, kept), columns, axis=axis, batch_dims=1)
+        return tf.gather(values, columns, axis=axis, batch_dims=1)
 
-    work = WorkingSet(
-        rows=tf.gather(work.rows, kept),
-        sentences=tf.nest.map_structure(
-            lambda values: tf.gather(values, kept), work.sentences
-        ),
+    work = work._replace(
         cache=tf.nest.map_structure(lambda part: kept_columns(part, 2), work.cache),
         ancestry=kept_columns(work.ancestry, 2),
         steps=kept_columns(work.steps, 1),
