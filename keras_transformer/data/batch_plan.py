@@ -7,6 +7,7 @@ most 11 times. Source and target rows of a batch have a length each.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -37,7 +38,49 @@ class PlannedBatch:
     target_length: int
 
 
-class BatchPlan:
+class Plan(abc.ABC):
+    """What every plan of batches tells.
+
+    Args:
+        kept: int `[pairs]`, the pairs of an epoch, as indices into the corpus.
+        num_left_out: Pairs that are in no epoch.
+        seed: Of the shuffle.
+    """
+
+    def __init__(self, kept: np.ndarray, num_left_out: int, seed: int):
+        self._kept = kept
+        self.num_left_out = num_left_out
+        self.seed = seed
+        self._epoch = EpochCache(self._shuffle)
+
+    @property
+    def num_pairs(self) -> int:
+        """Pairs of an epoch."""
+        return len(self._kept)
+
+    @property
+    def padding_rate(self) -> float:
+        """Share of padding, filler rows included, in the matrices of both sides."""
+        return self.padding_rate_of(1)
+
+    @abc.abstractmethod
+    def padding_rate_of(self, rows_multiple: int) -> float:
+        """Return the share of padding where devices share each batch.
+
+        Args:
+            rows_multiple: Each batch gets filler rows up to a multiple of this.
+        """
+
+    @abc.abstractmethod
+    def batch(self, step: int) -> PlannedBatch:
+        """Return the batch of a step, counted from 0 over all epochs."""
+
+    @abc.abstractmethod
+    def _shuffle(self, epoch: int) -> Any:
+        """Return what the batches of an epoch are cut from."""
+
+
+class BatchPlan(Plan):
     """Batches as a pure function of (lengths, seed, epoch).
 
     Every epoch is shuffled over the whole corpus, then sorted into the rungs of a
@@ -78,15 +121,13 @@ class BatchPlan:
         config.check_at_least("seed", seed, 0)
         self.tokens_per_batch = tokens_per_batch
         self.rows_multiple = rows_multiple
-        self.seed = seed
         sides = np.asarray(source_lengths), np.asarray(target_lengths)
         kept = fitting_pairs(*sides, max_length, ladder)
-        self.num_left_out = len(sides[0]) - len(kept)
+        super().__init__(kept, len(sides[0]) - len(kept), seed)
         sides = sides[0][kept], sides[1][kept]
         if ladder is None:
             ladder = ladders.choose_ladder(*sides, tokens_per_batch, rows_multiple)
         self.ladder = tuple((int(source), int(target)) for source, target in ladder)
-        self._kept = kept
         self._rungs = ladders.rungs_of_pairs(self.ladder, *sides)
         self._starts, self._rung_of_batch, self._rows_of_rung = (
             ladders.cut_into_batches(
@@ -96,12 +137,6 @@ class BatchPlan:
             )
         )
         self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
-        self._epoch = EpochCache(self._shuffle)
-
-    @property
-    def num_pairs(self) -> int:
-        """Pairs of an epoch."""
-        return len(self._kept)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -122,23 +157,12 @@ class BatchPlan:
         """Rows of pure padding in an epoch, all in one batch."""
         return int(self._rows_of_batches().sum()) - self.num_pairs
 
-    @property
-    def padding_rate(self) -> float:
-        """Share of padding, filler rows included, in the matrices of both sides."""
-        return self.padding_rate_of(1)
-
     def padding_rate_of(self, rows_multiple: int) -> float:
-        """Return the share of padding where devices share each batch.
-
-        Args:
-            rows_multiple: Each batch gets filler rows up to a multiple of this.
-        """
         lengths = np.sum(self.ladder, axis=1)[self._rung_of_batch]
         rows = -(-self._rows_of_batches() // rows_multiple) * rows_multiple
         return 1 - self._num_real_tokens / int(np.sum(rows * lengths))
 
     def batch(self, step: int) -> PlannedBatch:
-        """Return the batch of a step, counted from 0 over all epochs."""
         epoch, index = divmod(int(step), self.batches_per_epoch)
         order, batch_order = self._epoch(epoch)
         chosen = batch_order[index]

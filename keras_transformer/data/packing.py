@@ -35,7 +35,7 @@ _MAX_CHOICES = 1024
 Pattern = tuple[int, list[tuple[int, int]]]
 
 
-class PackedBatchPlan:
+class PackedBatchPlan(batch_plan.Plan):
     """Batches of packed rows as a pure function of (lengths, seed, epoch).
 
     Every pair comes exactly once an epoch, in an order and in company of its own each
@@ -73,11 +73,10 @@ class PackedBatchPlan:
         config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
         config.check_at_least("rows_multiple", rows_multiple, 1)
         config.check_at_least("seed", seed, 0)
-        self.seed = seed
         sides = np.asarray(source_lengths), np.asarray(target_lengths)
-        self._kept = batch_plan.fitting_pairs(*sides, max_length, None)
-        self.num_left_out = len(sides[0]) - len(self._kept)
-        sides = [side[self._kept].astype(np.int64) for side in sides]
+        kept = batch_plan.fitting_pairs(*sides, max_length, None)
+        super().__init__(kept, len(sides[0]) - len(kept), seed)
+        sides = [side[kept].astype(np.int64) for side in sides]
         longest = max(int(side.max()) for side in sides)
         batch_plan.check_rows_fit(longest, tokens_per_batch, rows_multiple)
         self._row = row_lengths(*sides, tokens_per_batch // rows_multiple)
@@ -95,12 +94,6 @@ class PackedBatchPlan:
         num_rows = np.array(len(self._ends) - 1)
         self._rows = int(ladders.fewest_rows(num_rows, most_rows, rows_multiple))
         self._num_real_tokens = sum(int(side.sum()) for side in sides)
-        self._epoch = batch_plan.EpochCache(self._shuffle)
-
-    @property
-    def num_pairs(self) -> int:
-        """Pairs of an epoch."""
-        return len(self._kept)
 
     @property
     def pairs_per_row(self) -> float:
@@ -122,23 +115,12 @@ class PackedBatchPlan:
         """Rows of pure padding in an epoch, all in its last batch."""
         return self.batches_per_epoch * self._rows - (len(self._ends) - 1)
 
-    @property
-    def padding_rate(self) -> float:
-        """Share of padding, filler rows included, in the matrices of both sides."""
-        return self.padding_rate_of(1)
-
     def padding_rate_of(self, rows_multiple: int) -> float:
-        """Return the share of padding where devices share each batch.
-
-        Args:
-            rows_multiple: Each batch gets filler rows up to a multiple of this.
-        """
         rows = -(-self._rows // rows_multiple) * rows_multiple
         positions = self.batches_per_epoch * rows * sum(self._row)
         return 1 - self._num_real_tokens / positions
 
     def batch(self, step: int) -> batch_plan.PlannedBatch:
-        """Return the batch of a step, counted from 0 over all epochs."""
         epoch, index = divmod(int(step), self.batches_per_epoch)
         pairs, row_order = self._epoch(epoch)
         chosen = row_order[index * self._rows : (index + 1) * self._rows]
