@@ -76,9 +76,12 @@ def same_batch(
         tokens(config.output_vocab_size, target_length),
     )
     spec = tf.TensorSpec([None, None], tf.int32)
-    return tf.data.Dataset.from_generator(
+    options = tf.data.Options()
+    options.autotune.enabled = False  # as in training
+    dataset = tf.data.Dataset.from_generator(
         lambda: itertools.repeat(batch), output_signature=(spec, spec)
-    ).prefetch(_PREFETCHED_BATCHES)
+    )
+    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options)
 
 
 def time_fit(

@@ -13,6 +13,8 @@ from keras_transformer.data.corpus import EncodedCorpus
 
 # Batches made ahead of the step that takes them.
 _PREFETCHED_BATCHES = 8
+# Threads that make them; one delivers many times what a step consumes.
+_PARALLEL_READS = 2
 
 
 def training_dataset(
@@ -140,9 +142,12 @@ def _dataset(fetch, first, end) -> tf.data.Dataset:
         return tuple(tf.ensure_shape(side, [None, None]) for side in tokens)
 
     dataset = tf.data.Dataset.range(first, end).map(
-        read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        read, num_parallel_calls=_PARALLEL_READS, deterministic=True
     )
     options = tf.data.Options()
+    # Its thread is waited for where a pipeline ends (TensorFlow 2.21, in a strategy),
+    # as long again as the pipeline has run.
+    options.autotune.enabled = False
     # A strategy splits the rows of a batch; files to share out there are none.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF

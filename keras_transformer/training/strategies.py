@@ -59,7 +59,9 @@ def make_strategy(
             distribution = "multi_worker"
     kind = "GPU" if gpus else "CPU"
     if distribution == "one_device":
-        return tf.distribute.OneDeviceStrategy(f"/{kind}:0")
+        # TensorFlow's own: the first GPU, else the CPU. The iterators of any other
+        # strategy may wait as long again as they have lived when `fit` ends (2.21).
+        return tf.distribute.get_strategy()
     if not gpus:
         _split_cpu(num_replicas)
     if distribution == "multi_worker":
