@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import TrainingConfig, check_at_least
+from keras_transformer.training.optimizer import Adam
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -51,7 +52,7 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def paper_optimizer(d_model: int, config: TrainingConfig) -> keras.optimizers.Adam:
+def paper_optimizer(d_model: int, config: TrainingConfig) -> Adam:
     """Make Adam as in §5.3 over the schedule of Eq. 3.
 
     Args:
@@ -61,7 +62,7 @@ def paper_optimizer(d_model: int, config: TrainingConfig) -> keras.optimizers.Ad
     schedule = TransformerSchedule(
         d_model, config.warmup_steps, config.learning_rate_scale
     )
-    return keras.optimizers.Adam(
+    return Adam(
         schedule,
         beta_1=config.adam_beta_1,
         beta_2=config.adam_beta_2,
