@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
 
 Tensor = Any
@@ -48,8 +49,9 @@ def scaled_dot_product_attention(
     logits = ops.einsum("BHTK,BHSK->BHTS", query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
-        keep = ops.expand_dims(attention_mask, 1)  # [B, 1, T, S]
-        logits = ops.where(keep, logits, MASKED_LOGIT)
+        # Added, it costs one pass, and none in the gradient. All heads see the same.
+        hidden = ops.where(attention_mask, 0.0, MASKED_LOGIT)
+        logits = logits + ops.expand_dims(hidden, 1)  # [B, 1, T, S]
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)
     else:
@@ -138,24 +140,24 @@ class MultiHeadAttention(keras.layers.Layer):
         return self.attend(query, key, value, attention_mask, training)
 
     def project_source(
-        self, source: Tensor, batch_size: int | Tensor | None = None
+        self, source: Tensor, length: int | Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Project what is attended to: done once a sentence while decoding.
 
         Args:
-            source: float `[batch, key_length, d_model]`; with `batch_size` also
+            source: float `[batch, key_length, d_model]`; with `length` also
                 `[batch * key_length, d_model]`.
-            batch_size: Sentences in a `source` of two axes.
+            length: Positions of each sentence in a `source` of two axes.
 
         Returns:
             The keys, float `[batch, heads, key_length, key_dim]`, and the values,
             float `[batch, heads, key_length, value_dim]`.
         """
-        if batch_size is None:
-            batch_size = ops.shape(source)[0]
+        sizes = _sizes(source, length)
+        source = rows.flat(source)
         return (
-            self._split_heads(self.key_projection(source), batch_size),
-            self._split_heads(self.value_projection(source), batch_size),
+            self._split_heads(self.key_projection(source), sizes),
+            self._split_heads(self.value_projection(source), sizes),
         )
 
     def attend(
@@ -165,21 +167,23 @@ class MultiHeadAttention(keras.layers.Layer):
         value: Tensor,
         attention_mask: Tensor | None = None,
         training: bool | None = None,
+        length: int | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend with keys and values that are projected already.
 
         Args:
-            query: float `[batch, query_length, d_model]`, or, without the split into
-                sentences, `[batch * query_length, d_model]`.
+            query: float `[batch, query_length, d_model]`; with `length` also
+                `[batch * query_length, d_model]`.
             key: float `[batch, heads, key_length, key_dim]`.
             value: float `[batch, heads, key_length, value_dim]`.
             attention_mask: As of `call`.
             training: As of `call`.
+            length: Positions of each sentence in a `query` of two axes.
 
         Returns:
             float, shape of `query`, and the weights as `call` returns them.
         """
-        return self.attend_cached(query, key, value, attention_mask, training)
+        return self.attend_cached(query, key, value, attention_mask, training, length)
 
     def attend_cached(
         self,
@@ -188,13 +192,14 @@ class MultiHeadAttention(keras.layers.Layer):
         value: Tensor,
         attention_mask: Tensor | None = None,
         training: bool | None = None,
+        length: int | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend to exactly what the mask shows, as a cache of decoding needs it.
 
         Args and returns as of `attend`, from which only restricted attention differs.
         """
         heads, weights = scaled_dot_product_attention(
-            self.project_query(query, ops.shape(key)[0]),
+            self.project_query(query, length),
             key,
             value,
             attention_mask,
@@ -202,9 +207,12 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         return self.join_heads(heads, like=query), weights
 
-    def project_query(self, query: Tensor, batch_size: int | Tensor) -> Tensor:
-        """Return float `[batch, heads, query_length, key_dim]`."""
-        return self._split_heads(self.query_projection(query), batch_size)
+    def project_query(
+        self, query: Tensor, length: int | Tensor | None = None
+    ) -> Tensor:
+        """Return float `[batch, heads, query_length, key_dim]`; see `attend`."""
+        projected = self.query_projection(rows.flat(query))
+        return self._split_heads(projected, _sizes(query, length))
 
     def join_heads(self, heads: Tensor, like: Tensor) -> Tensor:
         """Map float `[batch, heads, query_length, value_dim]` to the shape of `like`.
@@ -214,9 +222,8 @@ class MultiHeadAttention(keras.layers.Layer):
             like: The query, as `attend` takes it.
         """
         joined = ops.transpose(heads, (0, 2, 1, 3))
-        width = self.num_heads * self.value_dim
-        joined = ops.reshape(joined, (*ops.shape(like)[:-1], width))
-        return self.output_projection(joined)
+        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
+        return rows.unflat(self.output_projection(joined), like)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         """Return weights as `[batch, heads, query_length, key_length]`.
@@ -251,15 +258,19 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        layer.build((None, None, width_in))
+        layer.build((None, width_in))
         return layer
 
-    def _split_heads(self, inputs: Tensor, batch_size: int | Tensor) -> Tensor:
-        """Return `[batch, heads, length, width]`; length may be joined with batch."""
-        length = ops.shape(inputs)[1] if len(inputs.shape) == 3 else -1
-        width = inputs.shape[-1] // self.num_heads
-        split = ops.reshape(inputs, (batch_size, length, self.num_heads, width))
+    def _split_heads(self, projected: Tensor, sizes: tuple) -> Tensor:
+        """Return `[rows, width]` of all heads as `[batch, heads, length, width]`."""
+        width = projected.shape[-1] // self.num_heads
+        split = rows.reshape(projected, (*sizes, self.num_heads, width))
         return ops.transpose(split, (0, 2, 1, 3))
+
+
+def _sizes(inputs: Tensor, length: int | Tensor | None) -> tuple:
+    """Return batch and length; without the third axis the batch is to be found."""
+    return ops.shape(inputs)[:2] if length is None else (-1, length)
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:

@@ -51,7 +51,7 @@ class DecoderLayer(ConfiguredLayer):
         cross_attention_mask=None,
         training=None,
     ):
-        query = self.self_attention_residual.sublayer_input(inputs)
+        query = self.self_attention_residual.sublayer_input(inputs, training)
         attended, self_weights = self.self_attention(
             query, attention_mask=self_attention_mask, training=training
         )
@@ -87,29 +87,35 @@ class DecoderLayer(ConfiguredLayer):
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         query = self.self_attention_residual.sublayer_input(inputs)
-        new = self.self_attention.project_source(query, ops.shape(is_past)[0])
+        beam_size = is_past.shape[1]
+        new = self.self_attention.project_source(query, beam_size)
         cache = tuple(
             _write(old, place, part) for old, part in zip(cache, new, strict=True)
         )
         attended, _ = self.self_attention.attend_cached(
-            query, *cache, is_past, training=False
+            query, *cache, is_past, training=False, length=beam_size
         )
         outputs, _ = self._after_self_attention(
-            inputs, attended, memory, memory_mask, training=False
+            inputs, attended, memory, memory_mask, training=False, length=beam_size
         )
         return outputs, cache
 
-    def _after_self_attention(self, inputs, attended, memory, memory_mask, training):
+    def _after_self_attention(
+        self, inputs, attended, memory, memory_mask, training, length=None
+    ):
         """Run the rest of the layer, with the memory projected already."""
         x = self.self_attention_residual(inputs, attended, training=training)
         attended, cross_weights = self.cross_attention.attend(
-            self.cross_attention_residual.sublayer_input(x),
+            self.cross_attention_residual.sublayer_input(x, training),
             *memory,
             memory_mask,
             training,
+            length,
         )
         x = self.cross_attention_residual(x, attended, training=training)
-        widened = self.ffn(self.ffn_residual.sublayer_input(x), training=training)
+        widened = self.ffn(
+            self.ffn_residual.sublayer_input(x, training), training=training
+        )
         return self.ffn_residual(x, widened, training=training), cross_weights
 
 
@@ -160,7 +166,7 @@ class Decoder(ConfiguredLayer):
             )
             self_weights.append(own)
             cross_weights.append(cross)
-        return (x if self.norm is None else self.norm(x)), self_weights, cross_weights
+        return self.normed(x, training), self_weights, cross_weights
 
     def project_memory(self, encoder_output: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Project the encoder's output for every layer, once a sentence.
@@ -215,7 +221,7 @@ class Decoder(ConfiguredLayer):
                 x, place, is_past, own_memory, memory_mask, own_cache
             )
             new_cache.append(layer_cache)
-        return (x if self.norm is None else self.norm(x)), new_cache
+        return self.normed(x), new_cache
 
 
 def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
@@ -227,16 +233,16 @@ def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
     # tf.tensor_scatter_nd_update, copy it at every step.
     import tensorflow as tf
 
-    heads, dim = cache.shape[1], cache.shape[3]
+    heads, beam_size, dim = update.shape[1:]
     # As matrices, [batch * heads, columns * dim], which it writes the fastest.
-    columns = ops.shape(cache)[2]
+    columns = tf.shape(cache)[2]
     begin = tf.convert_to_tensor(place) * dim
     written = tf.raw_ops.TensorStridedSliceUpdate(
         input=tf.reshape(cache, [-1, columns * dim]),
         begin=tf.stack([0, begin]),
-        end=tf.stack([0, begin + tf.shape(update)[2] * dim]),
+        end=tf.stack([0, begin + beam_size * dim]),
         strides=[1, 1],
-        value=tf.reshape(update, [-1, tf.shape(update)[2] * dim]),
+        value=tf.reshape(update, [-1, beam_size * dim]),
         begin_mask=0b01,  # every row
         end_mask=0b01,
     )

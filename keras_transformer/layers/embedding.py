@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import rows
 
 Tensor = Any
 
@@ -72,16 +73,17 @@ class TokenEmbedding(keras.layers.Layer):
             float32 `[..., vocab_size]`; the product itself runs in the
             compute dtype.
         """
-        inputs = ops.cast(inputs, self.compute_dtype)
+        vectors = rows.flat(ops.cast(inputs, self.compute_dtype))
         table = ops.cast(self.embeddings, self.compute_dtype)
         if len(inputs.shape) == 2:
             # The few rows of a search, as a batch of one: on a CPU, TensorFlow's plain
             # product with a transposed matrix takes half as long again (128 rows,
             # 37,000 words).
-            logits = ops.einsum("bnd,vd->bnv", ops.expand_dims(inputs, 0), table)[0]
+            logits = ops.einsum("bnd,vd->bnv", ops.expand_dims(vectors, 0), table)[0]
         else:
-            logits = ops.matmul(inputs, ops.transpose(table))
-        logits = ops.cast(logits, "float32")
+            # Becomes that plain product, whose gradient has the table's own layout.
+            logits = ops.einsum("nd,vd->nv", vectors, table)
+        logits = rows.unflat(ops.cast(logits, "float32"), like=inputs)
         if self.output_bias is None:
             return logits
         return logits + ops.cast(self.output_bias, "float32")

@@ -10,6 +10,7 @@ import keras
 from keras_transformer.config import ModelConfig, from_dict
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.layer_norm import LayerNormalization
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 
@@ -107,14 +108,18 @@ class ConfiguredLayer(keras.layers.Layer):
         )
         return self._built(layer)
 
+    def normed(self, outputs: Tensor, training: bool | None = None) -> Tensor:
+        """Return a stack's outputs through its final norm, where it has one."""
+        if self.norm is None:
+            return outputs
+        return self.norm(outputs, training=training)
+
     def final_norm(self) -> keras.layers.Layer | None:
         """Make the norm after a pre-norm stack; a post-norm stack ends in one."""
         if self.config.norm_placement == "post":
             return None
-        layer = keras.layers.LayerNormalization(
-            epsilon=self.config.layer_norm_epsilon,
-            dtype=self.dtype_policy,
-            name="final_norm",
+        layer = LayerNormalization(
+            self.config.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
         )
         return self._built(layer)
 
@@ -145,12 +150,14 @@ class EncoderLayer(ConfiguredLayer):
 
     def call(self, inputs, attention_mask=None, training=None):
         attended, weights = self.self_attention(
-            self.self_attention_residual.sublayer_input(inputs),
+            self.self_attention_residual.sublayer_input(inputs, training),
             attention_mask=attention_mask,
             training=training,
         )
         x = self.self_attention_residual(inputs, attended, training=training)
-        widened = self.ffn(self.ffn_residual.sublayer_input(x), training=training)
+        widened = self.ffn(
+            self.ffn_residual.sublayer_input(x, training), training=training
+        )
         return self.ffn_residual(x, widened, training=training), weights
 
 
@@ -179,4 +186,4 @@ class Encoder(ConfiguredLayer):
         for layer in self.layers:
             x, weights = layer(x, attention_mask=attention_mask, training=training)
             all_weights.append(weights)
-        return (x if self.norm is None else self.norm(x)), all_weights
+        return self.normed(x, training), all_weights

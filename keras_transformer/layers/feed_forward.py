@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
 
 
@@ -53,13 +54,14 @@ class FeedForward(keras.layers.Layer):
         self.output_projection = keras.layers.Dense(
             self.d_model, dtype=self.dtype_policy, name="output"
         )
-        self.hidden.build((None, None, self.d_model))
-        self.output_projection.build((None, None, self.d_ff))
+        self.hidden.build((None, self.d_model))
+        self.output_projection.build((None, self.d_ff))
         self.built = True
 
     def call(self, inputs, training=None):
-        hidden = self.dropout(self.hidden(inputs), training=training)
-        return self.output_projection(hidden)
+        hidden = self.hidden(rows.flat(inputs))
+        hidden = self.dropout(hidden, training=training)
+        return rows.unflat(self.output_projection(hidden), like=inputs)
 
     def get_config(self):
         return {

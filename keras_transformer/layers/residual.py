@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer import config as config_lib
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.layer_norm import LayerNormalization
 
 Tensor = Any
 
@@ -56,9 +57,8 @@ class Residual(keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, inputs_shape, output_shape=None):
-        # Keras computes it in float32 whatever the policy.
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=self.epsilon, dtype=self.dtype_policy, name="norm"
+        self.norm = LayerNormalization(
+            self.epsilon, dtype=self.dtype_policy, name="norm"
         )
         self.norm.build(inputs_shape)
         self.dropout = Dropout(
@@ -66,13 +66,17 @@ class Residual(keras.layers.Layer):
         )
         self.built = True
 
-    def sublayer_input(self, inputs: Tensor) -> Tensor:
+    def sublayer_input(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Return what the sub-layer sees, float `[batch, length, d_model]`."""
-        return self.norm(inputs) if self.norm_placement == "pre" else inputs
+        if self.norm_placement == "post":
+            return inputs
+        return self.norm(inputs, training=training)
 
     def call(self, inputs, output, training=None):
         total = inputs + self.dropout(output, training=training)
-        return self.norm(total) if self.norm_placement == "post" else total
+        if self.norm_placement == "pre":
+            return total
+        return self.norm(total, training=training)
 
     def get_config(self):
         return {

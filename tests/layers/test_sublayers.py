@@ -1,5 +1,6 @@
 """Feed-forward network, residual rule, embedding, positions, dropout, masks."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +12,7 @@ from keras_transformer.layers.dropout import Dropout, step_seed
 from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.encoder import EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.layer_norm import LayerNormalization
 from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
     positions_in_segments,
@@ -52,6 +54,39 @@ def test_feed_forward_is_equation_2(tmp_path):
     np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
     loaded = save_and_load(layer, (INPUTS,), tmp_path / "layer.keras")
     np.testing.assert_allclose(loaded, outputs, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("shape", [(4, 6), (3, 5, 6)])
+def test_layer_norm_and_its_gradient_are_those_of_keras(shape, jit_compile, tmp_path):
+    """Its gradient is written by hand; Keras's is found step by step."""
+    inputs = tf.constant(DRAW.normal(2.0, 3.0, shape), tf.float32)
+    weights = tf.constant(DRAW.normal(size=shape), tf.float32)
+    results = []
+    layers = LayerNormalization(1e-6), keras.layers.LayerNormalization(epsilon=1e-6)
+    for layer in layers:
+        layer.build(shape)
+        layer.gamma.assign(np.linspace(0.5, 2.0, 6))
+        layer.beta.assign(np.linspace(-1.0, 1.0, 6))
+        options = {"training": True} if layer is layers[0] else {}
+
+        @tf.function(jit_compile=jit_compile)
+        def run(inputs, layer=layer, options=options):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                outputs = layer(inputs, **options)
+                total = tf.reduce_sum(outputs * weights)
+            return outputs, *tape.gradient(
+                total, [inputs, layer.gamma.value, layer.beta.value]
+            )
+
+        results.append(run(inputs))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    without_gradient = layers[0](inputs)
+    np.testing.assert_allclose(without_gradient, results[1][0], rtol=1e-4, atol=1e-5)
+    loaded = save_and_load(layers[0], (inputs,), tmp_path / "layer.keras")
+    np.testing.assert_array_equal(loaded, without_gradient)
 
 
 def test_residual_normalizes_after_or_before_the_sublayer():
