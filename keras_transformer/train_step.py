@@ -102,7 +102,7 @@ class TokenTrainer(keras.Model):
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
         self._gradients = tf.function(
-            self._piece_gradients, jit_compile=self.jit_gradients
+            self._piece_gradients, jit_compile=self.jit_gradients, autograph=False
         )
 
     @property
@@ -203,8 +203,9 @@ class TokenTrainer(keras.Model):
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients come as slices; dense ones can be summed by any strategy.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        # Infinite or NaN as soon as one of them is.
-        size = sum(ops.sum(ops.abs(gradient)) for gradient in gradients)
+        # Infinite or NaN as soon as one of them is. Two infinities of different sign
+        # give NaN, so no pass is spent on absolute values.
+        size = sum(ops.sum(gradient) for gradient in gradients)
         return gradients, sums, size
 
     def _training_logits(self, source, target):
@@ -268,9 +269,8 @@ class TokenTrainer(keras.Model):
 
     def _token_sums(self, labels, logits):
         """Sum loss, negative log-likelihood and right guesses over the real tokens."""
-        losses, nll = _token_losses(self.loss, labels, logits)
-        gold = tf.gather(logits, labels, batch_dims=2)
-        right = ops.cast(gold >= ops.max(logits, axis=-1), "float32")
+        losses, nll, is_right = _token_losses(self.loss, labels, logits)
+        right = ops.cast(is_right, "float32")
         real = ops.cast(ops.not_equal(labels, self.config.pad_id), "float32")
         return [ops.sum(values * real) for values in (losses, nll, right)]
 
@@ -312,11 +312,12 @@ def _pair(data):
 
 
 def _token_losses(loss, labels, logits):
-    """Return loss and negative log-likelihood a token, float32 `[batch, length]`."""
+    """Return loss, negative log-likelihood and whether the guess is right, a token."""
     if hasattr(loss, "token_losses"):
         return loss.token_losses(labels, logits)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    return loss.call(labels, logits), nll
+    gold = tf.gather(logits, labels, batch_dims=2)
+    return loss.call(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
 
 
 def _piece_of_batch(tensors, piece, pieces):

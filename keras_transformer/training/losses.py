@@ -48,23 +48,26 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         """
         return self.token_losses(y_true, y_pred)[0]
 
-    def token_losses(self, labels: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the smoothed loss and the plain negative log-likelihood of each token.
+    def token_losses(
+        self, labels: Tensor, logits: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is measured of each token, with few passes over the logits.
 
         Args:
             labels: int32 `[batch, length]`.
             logits: float32 `[batch, length, vocab_size]`.
 
         Returns:
-            Two float32 `[batch, length]`, padding included; gradients flow through the
-            first alone.
+            The smoothed loss, through which alone gradients flow, and the plain
+            negative log-likelihood, float32 `[batch, length]`, padding included; and
+            whether no word has a higher logit than the label, bool of that shape.
         """
         shape = tf.shape(labels)
         rows = tf.reshape(logits, (-1, logits.shape[-1]))
-        loss, nll = _smoothed(
+        measured = _smoothed(
             rows, tf.reshape(labels, (-1,)), float(self.label_smoothing)
         )
-        return tf.reshape(loss, shape), tf.reshape(nll, shape)
+        return tuple(tf.reshape(values, shape) for values in measured)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
@@ -79,7 +82,9 @@ def smoothing_entropy(label_smoothing: float, vocab_size: int) -> float:
     return entropy
 
 
-def _smoothed(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _smoothed(
+    logits: Tensor, labels: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the loss with few passes over the logits `[tokens, vocab_size]`.
 
     With q = 1 - epsilon on the label y, r = epsilon / (V - 1) elsewhere and Z the log
@@ -96,15 +101,16 @@ def _smoothed(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, T
     @tf.custom_gradient
     def losses(logits):
         probabilities = tf.nn.softmax(logits)
-        largest = tf.reduce_max(probabilities, axis=-1)
-        log_sum = tf.reduce_max(logits, axis=-1) - tf.math.log(largest)
-        nll = log_sum - tf.gather(logits, labels, batch_dims=1)
+        top = tf.reduce_max(logits, axis=-1)
+        log_sum = top - tf.math.log(tf.reduce_max(probabilities, axis=-1))
+        gold = tf.gather(logits, labels, batch_dims=1)
+        nll = log_sum - gold
         loss = nll
         if epsilon:
             spread = vocab_size * log_sum - tf.reduce_sum(logits, axis=-1)
             loss = (1.0 - epsilon - rest) * nll + rest * spread - entropy
 
-        def gradient(loss_gradient, _):
+        def gradient(loss_gradient, *_):
             weight = loss_gradient[:, None]
             everywhere = (probabilities - rest if epsilon else probabilities) * weight
             return tf.tensor_scatter_nd_sub(
@@ -113,6 +119,6 @@ def _smoothed(logits: Tensor, labels: Tensor, epsilon: float) -> tuple[Tensor, T
                 loss_gradient * (1.0 - epsilon - rest),
             )
 
-        return (loss, nll), gradient
+        return (loss, nll, gold >= top), gradient
 
     return losses(logits)

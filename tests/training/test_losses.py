@@ -33,7 +33,7 @@ def test_three_words_by_hand():
 
     0.8 log 0.8 + 2 * 0.1 log 0.1 = -0.6390; log 3 = 1.0986; the difference is 0.4596.
     """
-    loss, nll = LabelSmoothedCrossEntropy(0.2).token_losses(
+    loss, nll, _ = LabelSmoothedCrossEntropy(0.2).token_losses(
         tf.constant([[1]]), tf.zeros((1, 1, 3))
     )
     np.testing.assert_allclose(loss, [[0.4596]], atol=1e-4)
@@ -53,13 +53,14 @@ def test_loss_and_gradient_equal_those_of_dense_labels(epsilon, jit_compile):
     def run(logits):
         with tf.GradientTape() as tape:
             tape.watch(logits)
-            loss, nll = loss_object.token_losses(tf.constant(labels), logits)
+            loss, nll, is_right = loss_object.token_losses(tf.constant(labels), logits)
             total = tf.reduce_sum(loss * weights)
-        return loss, nll, tape.gradient(total, logits)
+        return loss, nll, is_right, tape.gradient(total, logits)
 
-    loss, nll, gradient = run(tf.constant(logits))
+    loss, nll, is_right, gradient = run(tf.constant(logits))
     np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(nll, dense(labels, logits, 0.0)[0], rtol=1e-5)
+    np.testing.assert_array_equal(is_right, labels == logits.argmax(-1))
     probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(
         gradient, (probs - wanted) * weights[..., None], atol=1e-5
@@ -69,7 +70,7 @@ def test_loss_and_gradient_equal_those_of_dense_labels(epsilon, jit_compile):
 def test_a_perfect_model_has_loss_zero():
     labels, logits = data()
     _, wanted = dense(labels, logits, 0.1)
-    loss, _ = LabelSmoothedCrossEntropy(0.1).token_losses(
+    loss, *_ = LabelSmoothedCrossEntropy(0.1).token_losses(
         tf.constant(labels), tf.constant(np.log(wanted), tf.float32)
     )
     np.testing.assert_allclose(loss, np.zeros((3, 5)), atol=1e-5)
