@@ -159,3 +159,15 @@ def test_interrupt_lets_the_program_clean_up(program):
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
     assert outcome(process) == (128 + 2, "cleaned up\n", "")
+
+
+def test_matplotlib_is_hidden_from_keras_alone():
+    """A second of each start; our own pictures find it afterwards."""
+    code = (
+        "import sys\n"
+        "from keras_transformer import programs\n"
+        "import tensorflow, keras\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "import matplotlib.pyplot\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
