@@ -65,7 +65,7 @@ class TokenTrainer(keras.Model):
         Args:
             optimizer: A Keras optimizer.
             loss: `training.losses.LabelSmoothedCrossEntropy`, or a Keras loss that
-                takes integer labels and logits.
+                takes integer labels and logits. It is traced without AutoGraph.
             jit_compile: Whether gradients are computed under XLA; "auto": where there
                 is a GPU.
             accumulate_steps: Pieces that each batch is cut into, to save memory. Their

@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
         value: float `[batch, heads, key_length, value_dim]`.
         attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
             True = may attend. A query that may attend to nothing gets weights that
-            carry no meaning (they are equal), not NaN.
+            carry no meaning, not NaN.
         dropout: Applied to the weights; the paper has none here.
 
     Returns:
@@ -50,7 +50,7 @@ def scaled_dot_product_attention(
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
         # Added, it costs one pass, and none in the gradient. All heads see the same.
-        hidden = ops.where(attention_mask, 0.0, MASKED_LOGIT)
+        hidden = ops.where(attention_mask, ops.cast(0.0, "float32"), MASKED_LOGIT)
         logits = logits + ops.expand_dims(hidden, 1)  # [B, 1, T, S]
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)

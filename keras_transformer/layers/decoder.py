@@ -87,7 +87,7 @@ class DecoderLayer(ConfiguredLayer):
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         query = self.self_attention_residual.sublayer_input(inputs)
-        beam_size = is_past.shape[1]
+        beam_size = is_past.shape[1] or ops.shape(is_past)[1]
         new = self.self_attention.project_source(query, beam_size)
         cache = tuple(
             _write(old, place, part) for old, part in zip(cache, new, strict=True)
@@ -234,6 +234,8 @@ def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
     import tensorflow as tf
 
     heads, beam_size, dim = update.shape[1:]
+    if beam_size is None:
+        beam_size = tf.shape(update)[2]
     # As matrices, [batch * heads, columns * dim], which it writes the fastest.
     columns = tf.shape(cache)[2]
     begin = tf.convert_to_tensor(place) * dim

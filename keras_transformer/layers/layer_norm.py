@@ -12,7 +12,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras's layer normalization over the last axis, of fewer operations.
+    """Keras's layer normalization over the last axis, with fewer operations.
 
     gamma (x - mean) / sqrt(variance + epsilon) + beta, computed in float32 whatever the
     policy. The gradient is written out: it costs fewer passes over the input than the

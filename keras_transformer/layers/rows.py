@@ -33,15 +33,14 @@ def unflat(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def reshape(inputs: Tensor, shape: tuple) -> Tensor:
-    """Reshape, leaving one size that the graph does not know to be found.
+    """Reshape; a size that alone is unknown to the graph is left to be found.
 
     Args:
         inputs: Any shape.
-        shape: Sizes, each an int or an int32 scalar.
+        shape: Sizes, each an int or an int32 scalar; -1 is to be found.
     """
-    shape = list(shape)
-    for axis, size in enumerate(shape):
-        if not isinstance(size, int):
-            shape[axis] = -1
-            break
-    return ops.reshape(inputs, tuple(shape))
+    known = [size for size in shape if isinstance(size, int)]
+    # Of nothing, TensorFlow finds a size of 1 beside another that is 0.
+    if len(known) == len(shape) - 1 and min(known) > 0:
+        shape = tuple(size if isinstance(size, int) else -1 for size in shape)
+    return ops.reshape(inputs, shape)

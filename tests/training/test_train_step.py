@@ -272,6 +272,31 @@ def test_gradients_that_are_not_finite_are_skipped_too():
         np.testing.assert_array_equal(left, weight.numpy())
 
 
+def test_infinite_gradients_of_opposite_sign_do_not_cancel():
+    """What tells finite from infinite is a sum: the root's slopes at 0 are +-inf."""
+    model = make(optimizer=keras.optimizers.SGD(1.0))
+
+    def losses(labels, logits):
+        at_zero = tf.stop_gradient(logits) - logits
+        loss = tf.sqrt(at_zero[..., 5]) - tf.sqrt(at_zero[..., 6])
+        return loss, tf.zeros_like(loss), tf.zeros_like(loss, tf.bool)
+
+    model.loss.token_losses = losses
+    _, history = trained_weights(model, batch())
+    assert history["skipped"] == [1.0]
+
+
+def test_a_loss_of_keras_is_measured_like_ours():
+    source, target = batch()
+    results = []
+    for loss in ("sparse_categorical_crossentropy", LabelSmoothedCrossEntropy(0.0)):
+        model = make()
+        model.compile("sgd", loss)
+        results.append(model.evaluate(source, target, return_dict=True, verbose=0))
+    for name in ("loss", "nll", "token_accuracy"):
+        np.testing.assert_allclose(results[0][name], results[1][name], rtol=1e-5)
+
+
 def test_an_overflow_on_one_replica_is_one_on_all(two_replicas):
     """Keras's loss scaling asks one replica; here the other has what overflows."""
     with two_replicas.scope():
