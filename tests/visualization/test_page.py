@@ -207,8 +207,13 @@ def test_words_are_reached_with_the_keyboard(page):
 
 
 def test_the_table_says_the_same_in_text(page):
+    from selenium.webdriver.support.ui import WebDriverWait
+
     page.find_element("css selector", "summary").click()
-    rows = page.find_elements("css selector", "#table tbody tr")
+    # The page fills the table after the click, when it has time.
+    rows = WebDriverWait(page, 10).until(
+        lambda page: page.find_elements("css selector", "#table tbody tr")
+    )
     mean = make_record().weights["cross"][1].mean(axis=0)
     assert len(rows) == len(TARGET)
     for row, weights in zip(rows, mean, strict=True):
