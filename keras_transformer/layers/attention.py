@@ -222,7 +222,9 @@ class MultiHeadAttention(keras.layers.Layer):
             like: The query, as `attend` takes it.
         """
         joined = ops.transpose(heads, (0, 2, 1, 3))
-        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
+        # The rows of `like`, where the graph knows them: keys may come without a batch.
+        count = like.shape[0] if len(like.shape) == 2 else None
+        joined = ops.reshape(joined, (count or -1, self.num_heads * self.value_dim))
         return rows.unflat(self.output_projection(joined), like)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
