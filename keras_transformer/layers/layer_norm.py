@@ -56,11 +56,11 @@ def _with_gradient(inputs, gamma, beta, epsilon):
                 (upstream,) = arguments
             of_unit = upstream * gamma
             along = _mean(of_unit * unit)
-            rows = tuple(range(len(inputs.shape) - 1))
+            positions = tuple(range(len(inputs.shape) - 1))  # axes
             return (
                 inverse * (of_unit - _mean(of_unit) - unit * along),
-                ops.sum(upstream * unit, axis=rows),
-                ops.sum(upstream, axis=rows),
+                ops.sum(upstream * unit, axis=positions),
+                ops.sum(upstream, axis=positions),
             )
 
         return unit * gamma + beta, gradient

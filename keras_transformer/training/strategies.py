@@ -57,7 +57,6 @@ def make_strategy(
         distribution = "mirrored" if num_replicas > 1 else "one_device"
         if len(_cluster_tasks(os.environ.get("TF_CONFIG", ""))) > 1:
             distribution = "multi_worker"
-    kind = "GPU" if gpus else "CPU"
     if distribution == "one_device":
         # TensorFlow's own: the first GPU, else the CPU. The iterators of any other
         # strategy may wait as long again as they have lived when `fit` ends (2.21).
@@ -72,6 +71,7 @@ def make_strategy(
             )
         tf.config.set_visible_devices(gpus[:num_replicas], "GPU")
         return tf.distribute.MultiWorkerMirroredStrategy()
+    kind = "GPU" if gpus else "CPU"
     return tf.distribute.MirroredStrategy(
         [f"/{kind}:{number}" for number in range(num_replicas)]
     )
