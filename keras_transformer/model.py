@@ -22,6 +22,7 @@ from keras_transformer.train_step import TokenTrainer
 
 if TYPE_CHECKING:
     from keras_transformer.decoding import Past
+    from keras_transformer.layers.decoder import StepWeights
 
 Tensor = Any
 
@@ -179,6 +180,10 @@ class Transformer(TokenTrainer):
         """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
         return self.decoder.empty_cache(batch_size, num_columns)
 
+    def step_weights(self) -> list[StepWeights]:
+        """Lay the decoder's matrices out as `decode_step` needs them, once a search."""
+        return self.decoder.step_weights()
+
     def decode_step(
         self,
         tokens: Tensor,
@@ -186,6 +191,7 @@ class Transformer(TokenTrainer):
         past: Past,
         source: dict[str, Any],
         cache: list[tuple[Tensor, Tensor]],
+        weights: list[StepWeights],
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Decode one token of each hypothesis.
 
@@ -197,6 +203,7 @@ class Transformer(TokenTrainer):
             past: Which columns of the cache are whose, and where this step's begin.
             source: From `start_decoding`.
             cache: From `empty_cache`, then from the step before.
+            weights: From `step_weights`.
 
         Returns:
             Logits of the next token, float32 `[batch, beam, vocab_size]`, and the
@@ -217,6 +224,7 @@ class Transformer(TokenTrainer):
             source["memory"],
             source["mask"],
             cache,
+            weights,
         )
         logits = self.output_embedding.logits(output)
         beam_size, vocab_size = tokens.shape[1], logits.shape[-1]

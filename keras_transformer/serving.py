@@ -130,7 +130,7 @@ class ServingModule(tf.Module):
         limits = translator.output_limits(tokens)
         source, cache, max_steps = translator.start(tokens, limits)
         result = decoding.sample(
-            translator.model.decode_step,
+            translator.step_function(),
             source,
             cache,
             max_lengths=limits,

@@ -7,6 +7,7 @@ made of them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search
+from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.model import Transformer
 
 Answer = TypeVar("Answer")
@@ -80,7 +82,7 @@ class TextSearch(tf.Module):
         """
         source, cache, max_steps = self.start(source_tokens, limits)
         return beam_search(
-            self.model.decode_step,
+            self.step_function(),
             {**source, **(known or {})},
             cache,
             max_lengths=limits,
@@ -91,6 +93,11 @@ class TextSearch(tf.Module):
             **options,
             **self.special_ids,
         )
+
+    def step_function(self) -> StepFunction:
+        """Return the model's step, with its matrices laid out for many."""
+        weights = self.model.step_weights()
+        return functools.partial(self.model.decode_step, weights=weights)
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ VARIANTS = {
         "attention_bias": True,
     },
     "own head sizes": {"key_dim": 5, "value_dim": 11},
+    "heads of whole words": {"key_dim": 4, "value_dim": 8},
     "restricted attention": {"attention_window": 3},
     "halves from 1": {"position_layout": "halves", "first_position": 1},
 }
@@ -118,7 +119,7 @@ def test_cached_decoding_equals_the_full_pass(model):
     expected = np.asarray(model(SOURCE, inputs))
     source = model.start_decoding(SOURCE)
     cache = model.empty_cache(3, num_beams * steps)
-    slots = []
+    weights, slots = model.step_weights(), []
     steps_of_columns = np.tile(np.arange(steps).repeat(num_beams), [3, 1])
     for step in range(steps):
         slots.append(int(draw.integers(num_beams)))
@@ -133,7 +134,9 @@ def test_cached_decoding_equals_the_full_pass(model):
             steps_of_columns,
             np.int32(step * num_beams),
         )
-        logits, cache = model.decode_step(tokens, np.int32(step), past, source, cache)
+        logits, cache = model.decode_step(
+            tokens, np.int32(step), past, source, cache, weights
+        )
         np.testing.assert_allclose(
             np.asarray(logits)[:, slots[-1]], expected[:, step], atol=1e-4
         )

@@ -4,6 +4,7 @@ The transliteration model of CTranslate2's own tests, with the outputs, log
 probabilities and n-best lists computed for it elsewhere.
 """
 
+import functools
 import json
 
 import numpy as np
@@ -117,7 +118,7 @@ def search(model, source, beam_size):
 def search_in_graph(model, source, beam_size):
     steps = tf.shape(source)[1] + 20
     return beam_search(
-        model.decode_step,
+        functools.partial(model.decode_step, weights=model.step_weights()),
         model.start_decoding(source),
         model.empty_cache(1),
         max_lengths=steps[tf.newaxis],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,10 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import panels as panels_lib
 from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.panels import Panels
 
 Tensor = Any
 
@@ -139,26 +142,24 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = self.project_source(query if source is None else source)
         return self.attend(query, key, value, attention_mask, training)
 
-    def project_source(
-        self, source: Tensor, length: int | Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Project what is attended to: done once a sentence while decoding.
 
         Args:
-            source: float `[batch, key_length, d_model]`; with `length` also
-                `[batch * key_length, d_model]`.
-            length: Positions of each sentence in a `source` of two axes.
+            source: float `[batch, key_length, d_model]`.
 
         Returns:
             The keys, float `[batch, heads, key_length, key_dim]`, and the values,
             float `[batch, heads, key_length, value_dim]`.
         """
-        sizes = _sizes(source, length)
-        source = rows.flat(source)
         return (
-            self._split_heads(self.key_projection(source), sizes),
-            self._split_heads(self.value_projection(source), sizes),
+            self._split_heads(self.key_projection(rows.flat(source)), source),
+            self._split_heads(self.value_projection(rows.flat(source)), source),
         )
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """Map float `[batch, length, d_model]` to `[batch, heads, length, key_dim]`."""
+        return self._split_heads(self.query_projection(rows.flat(query)), query)
 
     def attend(
         self,
@@ -167,39 +168,21 @@ class MultiHeadAttention(keras.layers.Layer):
         value: Tensor,
         attention_mask: Tensor | None = None,
         training: bool | None = None,
-        length: int | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend with keys and values that are projected already.
 
         Args:
-            query: float `[batch, query_length, d_model]`; with `length` also
-                `[batch * query_length, d_model]`.
+            query: float `[batch, query_length, d_model]`.
             key: float `[batch, heads, key_length, key_dim]`.
             value: float `[batch, heads, key_length, value_dim]`.
             attention_mask: As of `call`.
             training: As of `call`.
-            length: Positions of each sentence in a `query` of two axes.
 
         Returns:
-            float, shape of `query`, and the weights as `call` returns them.
-        """
-        return self.attend_cached(query, key, value, attention_mask, training, length)
-
-    def attend_cached(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        length: int | Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Attend to exactly what the mask shows, as a cache of decoding needs it.
-
-        Args and returns as of `attend`, from which only restricted attention differs.
+            What `call` returns.
         """
         heads, weights = scaled_dot_product_attention(
-            self.project_query(query, length),
+            self.project_query(query),
             key,
             value,
             attention_mask,
@@ -207,25 +190,81 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         return self.join_heads(heads, like=query), weights
 
-    def project_query(
-        self, query: Tensor, length: int | Tensor | None = None
-    ) -> Tensor:
-        """Return float `[batch, heads, query_length, key_dim]`; see `attend`."""
-        projected = self.query_projection(rows.flat(query))
-        return self._split_heads(projected, _sizes(query, length))
-
     def join_heads(self, heads: Tensor, like: Tensor) -> Tensor:
         """Map float `[batch, heads, query_length, value_dim]` to the shape of `like`.
 
         Args:
             heads: What the heads give.
-            like: The query, as `attend` takes it.
+            like: float `[batch, query_length, d_model]`.
         """
         joined = ops.transpose(heads, (0, 2, 1, 3))
-        # The rows of `like`, where the graph knows them: keys may come without a batch.
-        count = like.shape[0] if len(like.shape) == 2 else None
-        joined = ops.reshape(joined, (count or -1, self.num_heads * self.value_dim))
+        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
         return rows.unflat(self.output_projection(joined), like)
+
+    def panels(self, *names: str) -> list[Panels]:
+        """Cut projections, a panel a head, for `attend_step`.
+
+        Args:
+            *names: Of "query", "key" and "value". Those that follow each other and are
+                equally wide become one product.
+        """
+        layers = [getattr(self, f"{name}_projection") for name in names]
+        return [
+            panels_lib.cut(list(group), width // self.num_heads)
+            for width, group in itertools.groupby(layers, lambda layer: layer.units)
+        ]
+
+    def project_step(
+        self, inputs: Tensor, panels: list[Panels], beam_size: int | Tensor
+    ) -> list[Tensor]:
+        """Project one token of each hypothesis.
+
+        Args:
+            inputs: float `[batch * beam, d_model]`.
+            panels: From `panels`.
+            beam_size: Hypotheses of each sentence.
+
+        Returns:
+            What each of the names asked for has, float `[batch, heads, beam, width]`.
+        """
+        projected = []
+        for part in panels:
+            product = panels_lib.panel_products(inputs, part)
+            width = product.shape[-1]
+            if part.bias is not None:
+                product = product + ops.reshape(part.bias, (-1, 1, width))
+            count = part.kernel.shape[0] // self.num_heads
+            sizes = (count, self.num_heads, -1, beam_size, width)
+            split = panels_lib.transposed(rows.reshape(product, sizes), (0, 2, 1, 3, 4))
+            projected += ops.unstack(split, count)
+        return projected
+
+    def attend_step(
+        self,
+        heads: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor,
+        like: Tensor,
+    ) -> Tensor:
+        """Attend to exactly what the mask shows, as a step of a search needs it.
+
+        Restricted attention, too, attends here as others do.
+
+        Args:
+            heads: Projected queries, float `[batch, heads, beam, key_dim]`.
+            key: float `[batch, heads, key_length, key_dim]`.
+            value: float `[batch, heads, key_length, value_dim]`.
+            attention_mask: bool, broadcasts to `[batch, beam, key_length]`.
+            like: float `[batch * beam, d_model]`: what `heads` were projected from.
+
+        Returns:
+            float, shape of `like`.
+        """
+        heads, _ = scaled_dot_product_attention(heads, key, value, attention_mask)
+        joined = panels_lib.transposed(heads, (0, 2, 1, 3))
+        sizes = (like.shape[0] or -1, self.num_heads * self.value_dim)
+        return self.output_projection(ops.reshape(joined, sizes))
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         """Return weights as `[batch, heads, query_length, key_length]`.
@@ -263,16 +302,11 @@ class MultiHeadAttention(keras.layers.Layer):
         layer.build((None, width_in))
         return layer
 
-    def _split_heads(self, projected: Tensor, sizes: tuple) -> Tensor:
+    def _split_heads(self, projected: Tensor, inputs: Tensor) -> Tensor:
         """Return `[rows, width]` of all heads as `[batch, heads, length, width]`."""
         width = projected.shape[-1] // self.num_heads
-        split = rows.reshape(projected, (*sizes, self.num_heads, width))
-        return ops.transpose(split, (0, 2, 1, 3))
-
-
-def _sizes(inputs: Tensor, length: int | Tensor | None) -> tuple:
-    """Return batch and length; without the third axis the batch is to be found."""
-    return ops.shape(inputs)[:2] if length is None else (-1, length)
+        sizes = (*ops.shape(inputs)[:2], self.num_heads, width)
+        return ops.transpose(rows.reshape(projected, sizes), (0, 2, 1, 3))
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.layers import masks
 from keras_transformer.layers.encoder import ConfiguredLayer
+from keras_transformer.layers.panels import Panels
 
 Tensor = Any
 # Keys float [batch, heads, columns, key_dim] and values [..., value_dim]; a column is
 # that of one slot of the beam at one step.
 LayerCache = tuple[Tensor, Tensor]
+
+
+class StepWeights(NamedTuple):
+    """The matrices of a layer as a step uses them."""
+
+    self_attention: list[Panels]  # of query, key and value
+    cross_attention: list[Panels]  # of query
+    ffn: tuple[Panels, Panels]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -55,11 +64,27 @@ class DecoderLayer(ConfiguredLayer):
         attended, self_weights = self.self_attention(
             query, attention_mask=self_attention_mask, training=training
         )
-        memory = self.cross_attention.project_source(encoder_output)
-        x, cross_weights = self._after_self_attention(
-            inputs, attended, memory, cross_attention_mask, training
+        x = self.self_attention_residual(inputs, attended, training=training)
+        attended, cross_weights = self.cross_attention(
+            self.cross_attention_residual.sublayer_input(x, training),
+            encoder_output,
+            attention_mask=cross_attention_mask,
+            training=training,
         )
+        x = self.cross_attention_residual(x, attended, training=training)
+        widened = self.ffn(
+            self.ffn_residual.sublayer_input(x, training), training=training
+        )
+        x = self.ffn_residual(x, widened, training=training)
         return x, self_weights, cross_weights
+
+    def step_weights(self) -> StepWeights:
+        """Cut this layer's matrices for `step`."""
+        return StepWeights(
+            self_attention=self.self_attention.panels("query", "key", "value"),
+            cross_attention=self.cross_attention.panels("query"),
+            ffn=self.ffn.panels(),
+        )
 
     def step(
         self,
@@ -69,6 +94,7 @@ class DecoderLayer(ConfiguredLayer):
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
         cache: LayerCache,
+        weights: StepWeights,
     ) -> tuple[Tensor, LayerCache]:
         """Decode one token of each hypothesis.
 
@@ -82,41 +108,32 @@ class DecoderLayer(ConfiguredLayer):
             memory: Keys and values of the encoder's output, projected once a sentence.
             memory_mask: bool `[batch, 1, source_length]`.
             cache: Keys and values of the steps before.
+            weights: From `step_weights`.
 
         Returns:
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
-        query = self.self_attention_residual.sublayer_input(inputs)
+        own, cross = self.self_attention, self.cross_attention
         beam_size = is_past.shape[1] or ops.shape(is_past)[1]
-        new = self.self_attention.project_source(query, beam_size)
+        query, *new = own.project_step(
+            self.self_attention_residual.sublayer_input(inputs),
+            weights.self_attention,
+            beam_size,
+        )
         cache = tuple(
             _write(old, place, part) for old, part in zip(cache, new, strict=True)
         )
-        attended, _ = self.self_attention.attend_cached(
-            query, *cache, is_past, training=False, length=beam_size
+        attended = own.attend_step(query, *cache, is_past, like=inputs)
+        x = self.self_attention_residual(inputs, attended)
+        (query,) = cross.project_step(
+            self.cross_attention_residual.sublayer_input(x),
+            weights.cross_attention,
+            beam_size,
         )
-        outputs, _ = self._after_self_attention(
-            inputs, attended, memory, memory_mask, training=False, length=beam_size
-        )
-        return outputs, cache
-
-    def _after_self_attention(
-        self, inputs, attended, memory, memory_mask, training, length=None
-    ):
-        """Run the rest of the layer, with the memory projected already."""
-        x = self.self_attention_residual(inputs, attended, training=training)
-        attended, cross_weights = self.cross_attention.attend(
-            self.cross_attention_residual.sublayer_input(x, training),
-            *memory,
-            memory_mask,
-            training,
-            length,
-        )
-        x = self.cross_attention_residual(x, attended, training=training)
-        widened = self.ffn(
-            self.ffn_residual.sublayer_input(x, training), training=training
-        )
-        return self.ffn_residual(x, widened, training=training), cross_weights
+        attended = cross.attend_step(query, *memory, memory_mask, like=x)
+        x = self.cross_attention_residual(x, attended)
+        widened = self.ffn.step(self.ffn_residual.sublayer_input(x), weights.ffn)
+        return self.ffn_residual(x, widened), cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -199,6 +216,10 @@ class Decoder(ConfiguredLayer):
             for _ in self.layers
         ]
 
+    def step_weights(self) -> list[StepWeights]:
+        """Cut every layer's matrices for `step`, once a search."""
+        return [layer.step_weights() for layer in self.layers]
+
     def step(
         self,
         inputs: Tensor,
@@ -207,6 +228,7 @@ class Decoder(ConfiguredLayer):
         memory: list[tuple[Tensor, Tensor]],
         memory_mask: Tensor,
         cache: list[LayerCache],
+        weights: list[StepWeights],
     ) -> tuple[Tensor, list[LayerCache]]:
         """Decode one token of each hypothesis; see `DecoderLayer.step`.
 
@@ -214,11 +236,11 @@ class Decoder(ConfiguredLayer):
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         x, new_cache = inputs, []
-        for layer, own_memory, own_cache in zip(
-            self.layers, memory, cache, strict=True
+        for layer, own_memory, own_cache, own_weights in zip(
+            self.layers, memory, cache, weights, strict=True
         ):
             x, layer_cache = layer.step(
-                x, place, is_past, own_memory, memory_mask, own_cache
+                x, place, is_past, own_memory, memory_mask, own_cache, own_weights
             )
             new_cache.append(layer_cache)
         return self.normed(x), new_cache
@@ -236,16 +258,38 @@ def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
     heads, beam_size, dim = update.shape[1:]
     if beam_size is None:
         beam_size = tf.shape(update)[2]
-    # As matrices, [batch * heads, columns * dim], which it writes the fastest.
     columns = tf.shape(cache)[2]
-    begin = tf.convert_to_tensor(place) * dim
+    # As matrices, [batch * heads, columns * dim], of the widest elements there are,
+    # which it writes the fastest.
+    element = _widest_element(dim, cache.dtype)
+    words = dim * cache.dtype.size // element.size  # of a column
+    begin = tf.convert_to_tensor(place) * words
     written = tf.raw_ops.TensorStridedSliceUpdate(
-        input=tf.reshape(cache, [-1, columns * dim]),
+        input=_viewed(cache, columns * words, element),
         begin=tf.stack([0, begin]),
-        end=tf.stack([0, begin + beam_size * dim]),
+        end=tf.stack([0, begin + beam_size * words]),
         strides=[1, 1],
-        value=tf.reshape(update, [-1, beam_size * dim]),
+        value=_viewed(update, beam_size * words, element),
         begin_mask=0b01,  # every row
         end_mask=0b01,
     )
+    if element != cache.dtype:
+        written = tf.bitcast(written, cache.dtype)
     return tf.reshape(written, [-1, heads, columns, dim])
+
+
+def _widest_element(dim, dtype):
+    """Return the largest type of TensorFlow that cuts vectors of `dim` numbers."""
+    import tensorflow as tf
+
+    return tf.complex128 if dim * dtype.size % tf.complex128.size == 0 else dtype
+
+
+def _viewed(values, words, element):
+    """View `[batch, heads, columns, dim]` as `[batch * heads, words]` of a type."""
+    import tensorflow as tf
+
+    if element == values.dtype:
+        return tf.reshape(values, [-1, words])
+    parts = element.size // values.dtype.size
+    return tf.bitcast(tf.reshape(values, [-1, words, parts]), element)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import panels as panels_lib
 from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.panels import Panels
+
+Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -62,6 +69,27 @@ class FeedForward(keras.layers.Layer):
         hidden = self.hidden(rows.flat(inputs))
         hidden = self.dropout(hidden, training=training)
         return rows.unflat(self.output_projection(hidden), like=inputs)
+
+    def panels(self) -> tuple[Panels, Panels]:
+        """Cut both maps for `step`."""
+        return tuple(
+            panels_lib.cut([layer], panels_lib.fitting_width(layer.units))
+            for layer in (self.hidden, self.output_projection)
+        )
+
+    def step(self, inputs: Tensor, panels: tuple[Panels, Panels]) -> Tensor:
+        """Map one token of each hypothesis.
+
+        Args:
+            inputs: float `[rows, d_model]`.
+            panels: From `panels`.
+
+        Returns:
+            float `[rows, d_model]`.
+        """
+        for_hidden, for_output = panels
+        hidden = ops.relu(panels_lib.mapped(inputs, for_hidden))
+        return panels_lib.mapped(hidden, for_output)
 
     def get_config(self):
         return {

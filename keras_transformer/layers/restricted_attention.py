@@ -155,15 +155,13 @@ class RestrictedSelfAttention(MultiHeadAttention):
             )
         return super().call(query, None, attention_mask, training)
 
-    def attend(
-        self, query, key, value, attention_mask=None, training=None, length=None
-    ):
+    def attend(self, query, key, value, attention_mask=None, training=None):
         padding = None
         if attention_mask is not None:
             check_dimensions("attention_mask", attention_mask, (None, 1, None))
             padding = attention_mask[:, 0]
         heads, weights = restricted_attention(
-            self.project_query(query, length),
+            self.project_query(query),
             key,
             value,
             self.before,

@@ -1,0 +1,86 @@
+"""Matrices cut into panels of columns: what a step of a search maps its few rows with.
+
+A panel lies in memory as one piece, and a product reads it in order; of a whole matrix,
+a CPU's product first copies piece by piece, at every step. With 2048 x 512 and
+512 x 2048 weights in float32, TensorFlow on two cores maps 4 rows in 0.54 ms instead of
+0.85, 128 in 2.5 instead of 3.35.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+# Columns of a panel where nothing else, such as attention's heads, says how many.
+WIDTH = 64
+
+_BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
+
+
+class Panels(NamedTuple):
+    """A linear map, cut."""
+
+    kernel: Tensor  # float [panels, width_in, width]
+    bias: Tensor | None  # float [panels * width]
+
+
+def cut(layers: list[keras.layers.Dense], width: int) -> Panels:
+    """Cut linear maps of one input into panels, one map after another.
+
+    Args:
+        layers: Without activation, or with one that is left to the caller. All with a
+            bias, or none.
+        width: Columns of a panel; divides the width of each map.
+    """
+    dtype = layers[0].compute_dtype
+    kernels = [_cut(ops.cast(layer.kernel, dtype), width) for layer in layers]
+    kernel = kernels[0] if len(kernels) == 1 else ops.concatenate(kernels)
+    bias = None
+    if layers[0].use_bias:
+        bias = ops.concatenate([ops.cast(layer.bias, dtype) for layer in layers])
+    return Panels(kernel, bias)
+
+
+def fitting_width(columns: int) -> int:
+    """Return a divisor of a matrix's columns near `WIDTH`, or all where none is."""
+    near = range(WIDTH // 2, WIDTH + 1)
+    return max((width for width in near if columns % width == 0), default=columns)
+
+
+def mapped(inputs: Tensor, panels: Panels) -> Tensor:
+    """Map float `[rows, width_in]` to `[rows, panels * width]`."""
+    count, _, width = panels.kernel.shape
+    product = panel_products(inputs, panels)
+    outputs = ops.reshape(transposed(product, (1, 0, 2)), (-1, count * width))
+    return outputs if panels.bias is None else outputs + panels.bias
+
+
+def panel_products(inputs: Tensor, panels: Panels) -> Tensor:
+    """Multiply float `[rows, width_in]` with each panel, without the bias.
+
+    Returns:
+        float `[panels, rows, width]`.
+    """
+    return ops.matmul(ops.expand_dims(inputs, 0), panels.kernel)
+
+
+def transposed(values: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Transpose numbers as bits; no gradient goes through it.
+
+    Floats, TensorFlow on a CPU leaves to oneDNN, which takes 60 us for what its own
+    takes 10: a few kilobytes.
+    """
+    dtype = ops.dtype(values)
+    bits = f"uint{_BITS[dtype]}"
+    return ops.view(ops.transpose(ops.view(values, bits), axes), dtype)
+
+
+def _cut(matrix: Tensor, width: int) -> Tensor:
+    """[rows, columns] -> [panels, rows, width]."""
+    num_rows, columns = matrix.shape
+    split = ops.reshape(matrix, (num_rows, columns // width, width))
+    return transposed(split, (1, 0, 2))

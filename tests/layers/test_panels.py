@@ -1,0 +1,81 @@
+"""Matrices cut into panels: the steps of a search compute what whole sentences do."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.layers import panels
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+
+
+def with_random_weights(layer):
+    draw = np.random.default_rng(5)
+    layer.set_weights([draw.normal(size=w.shape) for w in layer.get_weights()])
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [(2048, 64), (96, 48), (37000, 50), (80, 40), (64, 64), (7, 7), (4099, 4099)],
+)
+def test_panels_divide_a_matrix(columns, width):
+    assert panels.fitting_width(columns) == width
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("width", [2, 3, 6])
+def test_a_cut_map_maps_as_the_layers_do(width, use_bias):
+    inputs = np.random.default_rng(2).normal(size=(5, 4)).astype("float32")
+    layers = [keras.layers.Dense(units, use_bias=use_bias) for units in (6, 12)]
+    for layer in layers:
+        layer.build((None, 4))
+        with_random_weights(layer)
+    expected = np.concatenate([layer(inputs) for layer in layers], axis=1)
+    cut = panels.cut(layers, width)
+    assert cut.kernel.shape == (18 // width, 4, width)
+    np.testing.assert_allclose(panels.mapped(inputs, cut), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_bits_are_transposed_as_numbers(dtype):
+    values = tf.cast(np.random.default_rng(3).normal(size=(2, 3, 4)), dtype)
+    transposed = panels.transposed(values, (2, 0, 1))
+    assert transposed.dtype == dtype
+    np.testing.assert_array_equal(transposed, tf.transpose(values, (2, 0, 1)))
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("value_dim", [3, 5])
+def test_attention_of_steps_is_that_of_sentences(value_dim, use_bias):
+    """As if the beam were a sentence; values may be as wide as keys or not."""
+    inputs = np.random.default_rng(4).normal(size=(3, 5, 6)).astype("float32")
+    layer = MultiHeadAttention(6, 2, 3, value_dim, use_bias=use_bias)
+    layer.build((None, None, 6))
+    with_random_weights(layer)
+    flat = inputs.reshape(15, 6)
+    cut = layer.panels("query", "key", "value")
+    assert len(cut) == (1 if value_dim == 3 else 2)
+    query, key, value = layer.project_step(flat, cut, beam_size=5)
+    mask = np.tril(np.ones((1, 5, 5), bool))
+    outputs = layer.attend_step(query, key, value, mask, like=flat)
+    expected, _ = layer(inputs, attention_mask=mask)
+    np.testing.assert_allclose(outputs, np.reshape(expected, (15, 6)), atol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_step_of_the_feed_forward_network_is_a_call(policy):
+    inputs = np.random.default_rng(6).normal(size=(5, 6)).astype("float32")
+    layer = FeedForward(6, 80, dtype=policy)
+    layer.build((None, 6))
+    with_random_weights(layer)
+    found = layer.step(tf.cast(inputs, layer.compute_dtype), layer.panels())
+    assert found.dtype == layer.compute_dtype
+    tolerance = {"float32": 1e-5, "mixed_bfloat16": 2e-2}[policy]
+    np.testing.assert_allclose(
+        np.asarray(found, "float32"),
+        np.asarray(layer(inputs), "float32"),
+        rtol=tolerance,
+        atol=30 * tolerance,
+    )
