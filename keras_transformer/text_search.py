@@ -21,7 +21,7 @@ from keras_transformer.model import Transformer
 Answer = TypeVar("Answer")
 
 # Steps between one look at what the search still needs and the next.
-STEPS_AT_ONCE = 16
+STEPS_AT_ONCE = 8
 
 
 class TextSearch(tf.Module):

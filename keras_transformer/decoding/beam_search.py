@@ -2,7 +2,7 @@
 
 A step: `with_own_slots` -> the model's step -> `only_allowed` -> `forced_tokens` ->
 `pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
-A rung of steps: `next_working_set` -> `rows_of` -> the steps -> `put_back`. When all
+A rung of steps: `rows_of` -> the steps -> `put_back` -> `next_working_set`. When all
 sentences are done, `rank`.
 
 The rules are those of the paper's own decoder (tensor2tensor v1), with the length
@@ -61,6 +61,9 @@ StepFunction = Callable[[tf.Tensor, tf.Tensor, Past, Any, Any], tuple[tf.Tensor,
 # (tokens int32 [batch, beam, max_steps], step int32 [], source)
 # -> bool [batch, beam, vocab]
 AllowedTokens = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
+
+# Of the sentences that are searched on: so many done are worth the copy without them.
+_LEAVING_SHARE = 0.25
 
 
 class BeamSearchResult(NamedTuple):
@@ -169,9 +172,10 @@ def beam_search(
             allowed keep the probability that the model gives them: a score is the
             model's own, with a rule as without. A hypothesis that may have no token is
             lost. None: all tokens, always.
-        steps_at_once: After so many steps, sentences that are done and columns of the
-            cache that nobody reads are left behind, and the cache grows. Saves time
-            alone. None: never; the cache has room for all steps from the first.
+        steps_at_once: After so many steps, or when a quarter of the sentences are done,
+            these and the columns of the cache that nobody reads are left behind, and
+            the cache grows. Saves time alone. None: never; the cache has room for all
+            steps from the first.
         window: Steps back that `step_fn` reads, its own counted; None: all. Older
             columns are left behind.
 
@@ -193,14 +197,20 @@ def beam_search(
     prefix = checked_prefix(forced_prefix, max_lengths)
     alpha = config.length_penalty_alpha
 
+    def is_over(is_done):
+        """Whether it is time to stop: all are done, or enough that can leave."""
+        if steps_at_once is None:
+            return tf.reduce_all(is_done)
+        return tf.reduce_mean(tf.cast(is_done, tf.float32)) >= _LEAVING_SHARE
+
     def take_steps(step, end, search, work):
-        """Search until step `end`, or until all of these sentences are done."""
+        """Search until step `end`, or until it `is_over`."""
         sentence, first_step = work.sentences, step
         first_place = tf.shape(work.steps)[1] - (end - step) * config.beam_size
 
         def has_work(step, search, ancestry, cache):
             del ancestry, cache
-            return (step < end) & ~tf.reduce_all(search.is_done)
+            return (step < end) & ~is_over(search.is_done)
 
         def take_step(step, search, ancestry, cache):
             place = first_place + (step - first_step) * config.beam_size
@@ -232,15 +242,18 @@ def beam_search(
 
     def take_rung(step, search, work):
         end = tf.minimum(step + steps_at_once, max_steps)
-        work = next_working_set(work, search.is_done, step, end - step, window)
         step, found, work = take_steps(step, end, rows_of(search, work.rows), work)
-        return step, put_back(search, work.rows, found), work
+        search = put_back(search, work.rows, found)
+        room = tf.minimum(steps_at_once, max_steps - step)
+        work = next_working_set(work, search.is_done, step, room, window)
+        return step, search, work
 
     search = start(batch, limits, max_steps, config.beam_size, bos_id, pad_id)
     sentence = Sentence(limits, prefix, source)
+    room = max_steps if steps_at_once is None else tf.minimum(steps_at_once, max_steps)
     work = first_working_set(batch, config.beam_size, sentence, cache)
+    work = with_room(work, 0, room)
     if steps_at_once is None:
-        work = with_room(work, 0, max_steps)
         _, search, _ = take_steps(0, max_steps, search, work)
     else:
         shapes = tf.nest.map_structure(lambda values: values.shape, search)

@@ -76,33 +76,31 @@ def next_working_set(
         window: Steps back that a step reads, its own counted; None: all.
     """
     kept = tf.where(~tf.gather(is_done, work.rows))[:, 0]  # of the working
-    work = tf.nest.map_structure(lambda values: tf.gather(values, kept), work)
-    columns = _read_columns(work.ancestry, work.steps, step, window)
-
-    def kept_columns(values, axis):
-        return tf.gather(values, columns, axis=axis, batch_dims=1)
-
-    work = work._replace(
-        cache=tf.nest.map_structure(lambda part: kept_columns(part, 2), work.cache),
-        ancestry=kept_columns(work.ancestry, 2),
-        steps=kept_columns(work.steps, 1),
+    rows, sentences, ancestry, steps = tf.nest.map_structure(
+        lambda values: tf.gather(values, kept),
+        (work.rows, work.sentences, work.ancestry, work.steps),
     )
-    return with_room(work, step, num_steps)
+    columns = _read_columns(ancestry, steps, step, window)
+    # New columns hold what another of the sentence does, until they are written.
+    added = num_steps * ancestry.shape[1]
+    taken = tf.pad(columns, [[0, 0], [0, added]])
+    work = WorkingSet(
+        rows,
+        sentences,
+        tf.nest.map_structure(lambda part: _taken(part, kept, taken), work.cache),
+        tf.gather(ancestry, columns, axis=2, batch_dims=1),
+        tf.gather(steps, columns, axis=1, batch_dims=1),
+    )
+    return _with_new_columns(work, step, added)
 
 
 def with_room(
     work: WorkingSet, step: int | tf.Tensor, num_steps: int | tf.Tensor
 ) -> WorkingSet:
     """Add the columns of `num_steps` steps from `step` on, which nobody reads yet."""
-    beam_size = work.ancestry.shape[1]
-    added = num_steps * beam_size
-    new_steps = step + tf.range(added) // beam_size
-    new_steps = tf.broadcast_to(new_steps, [tf.shape(work.rows)[0], added])
-    return work._replace(
-        cache=empty_columns(work.cache, added),
-        ancestry=tf.pad(work.ancestry, [[0, 0], [0, 0], [0, added]]),
-        steps=tf.concat([work.steps, new_steps], axis=1),
-    )
+    added = num_steps * work.ancestry.shape[1]
+    work = work._replace(cache=empty_columns(work.cache, added))
+    return _with_new_columns(work, step, added)
 
 
 def empty_columns(cache: Any, added: int | tf.Tensor) -> Any:
@@ -145,3 +143,30 @@ def _read_columns(ancestry, steps, step, window) -> tf.Tensor:
     # The zero is for no sentences at all, which have no largest number.
     most = tf.reduce_max(tf.concat([tf.reduce_sum(is_read, axis=1), [0]], axis=0))
     return tf.math.top_k(is_read, most).indices  # of equals, the lower one first
+
+
+def _taken(part, kept, columns) -> tf.Tensor:
+    """Take sentences and columns of a cache `[batch, heads, columns, ...]` in one copy.
+
+    Args:
+        part: The cache.
+        kept: int `[working]`.
+        columns: int32 `[working, taken]`.
+    """
+    _, heads, count = tf.unstack(tf.shape(part)[:3])
+    first = (tf.cast(kept, tf.int32)[:, tf.newaxis] * heads + tf.range(heads)) * count
+    places = first[:, :, tf.newaxis] + columns[:, tf.newaxis]
+    every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
+    return tf.ensure_shape(
+        tf.gather(every, places), [None, part.shape[1], None, *part.shape[3:]]
+    )
+
+
+def _with_new_columns(work, step, added) -> WorkingSet:
+    """Tell of `added` columns of the cache, of the steps from `step` on, unread yet."""
+    new_steps = step + tf.range(added) // work.ancestry.shape[1]
+    new_steps = tf.broadcast_to(new_steps, [tf.shape(work.rows)[0], added])
+    return work._replace(
+        ancestry=tf.pad(work.ancestry, [[0, 0], [0, 0], [0, added]]),
+        steps=tf.concat([work.steps, new_steps], axis=1),
+    )

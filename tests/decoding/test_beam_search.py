@@ -127,7 +127,7 @@ def test_a_search_in_rungs_is_the_same_and_works_on_less():
         result = search(watched, limits, steps_at_once=steps_at_once, **arguments)
         for name, values in zip(expected._fields, expected, strict=True):
             np.testing.assert_array_equal(getattr(result, name), values, name)
-        assert shapes[0] == (6, 3, 3 * min(steps_at_once, 6))
+        assert shapes[0] == (7, 3, 3 * min(steps_at_once, 6))
         last = max(shapes)
         if steps_at_once < 3:
             assert shapes[last][0] < 6
