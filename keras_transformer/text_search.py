@@ -6,6 +6,7 @@ made of them.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -22,6 +23,10 @@ Answer = TypeVar("Answer")
 
 # Steps between one look at what the search still needs and the next.
 STEPS_AT_ONCE = 8
+
+# Batches that are searched beside each other: where a layer is too small for all cores,
+# or one search waits for its Python, the other goes on.
+BATCHES_AT_ONCE = 2
 
 
 class TextSearch(tf.Module):
@@ -144,18 +149,25 @@ def in_batches(
     Args:
         texts: What to answer.
         batch_size: Texts answered at once.
-        answer: Gives one answer for each text of a batch.
+        answer: Gives one answer for each text of a batch. Called by
+            `BATCHES_AT_ONCE` threads.
 
     Raises:
         ValueError: If `batch_size` is below 1.
     """
     check_at_least("batch_size", batch_size, 1)
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    answers: dict[int, Answer] = {}
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        found = answer([texts[row] for row in rows])
-        answers.update(zip(rows, found, strict=True))
+    starts = range(0, len(order), batch_size)
+    batches = [order[start : start + batch_size] for start in starts]
+
+    def answer_rows(rows):
+        return zip(rows, answer([texts[row] for row in rows]), strict=True)
+
+    # The first traces the graph, which is not for several threads.
+    answers = dict(answer_rows(batches[0])) if batches else {}
+    with concurrent.futures.ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        for found in pool.map(answer_rows, batches[1:]):
+            answers.update(found)
     return [answers[row] for row in range(len(texts))]
 
 

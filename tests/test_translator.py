@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformer import exported, tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.model import Transformer
+from keras_transformer.text_search import in_batches
 from keras_transformer.translator import Translator
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
@@ -30,6 +31,18 @@ def parts():
 
 def make(parts, **options):
     return Translator(*parts, extra_decode_length=5, **options)
+
+
+def test_what_fails_in_any_batch_is_told():
+    def answer(batch):
+        if "c" in batch:
+            raise ValueError("c is not for me")
+        return batch
+
+    assert in_batches(["bb", "a", "dddd"], 1, answer) == ["bb", "a", "dddd"]
+    assert in_batches([], 1, answer) == []
+    with pytest.raises(ValueError, match="c is not for me"):
+        in_batches(["a", "b", "c", "d"], 1, answer)
 
 
 def test_translations_come_back_in_the_order_of_the_sources(parts):
