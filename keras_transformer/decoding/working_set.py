@@ -87,7 +87,7 @@ def next_working_set(
     work = WorkingSet(
         rows,
         sentences,
-        tf.nest.map_structure(lambda part: _taken(part, kept, taken), work.cache),
+        _taken(work.cache, kept, taken),
         tf.gather(ancestry, columns, axis=2, batch_dims=1),
         tf.gather(steps, columns, axis=1, batch_dims=1),
     )
@@ -145,21 +145,32 @@ def _read_columns(ancestry, steps, step, window) -> tf.Tensor:
     return tf.math.top_k(is_read, most).indices  # of equals, the lower one first
 
 
-def _taken(part, kept, columns) -> tf.Tensor:
-    """Take sentences and columns of a cache `[batch, heads, columns, ...]` in one copy.
+def _taken(cache, kept, columns) -> Any:
+    """Take sentences and columns of a cache in one copy.
 
     Args:
-        part: The cache.
+        cache: A nest of tensors `[batch, heads, columns, ...]`.
         kept: int `[working]`.
         columns: int32 `[working, taken]`.
     """
+    places = {}  # by the number of heads: of most caches, of all tensors the same
+
+    def taken(part):
+        key = part.shape[1]
+        if key is None or key not in places:
+            places[key] = _places(part, kept, columns)
+        every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
+        shape = [None, part.shape[1], None, *part.shape[3:]]
+        return tf.ensure_shape(tf.gather(every, places[key]), shape)
+
+    return tf.nest.map_structure(taken, cache)
+
+
+def _places(part, kept, columns) -> tf.Tensor:
+    """Return where, counted over sentences and heads, the columns to be taken are."""
     _, heads, count = tf.unstack(tf.shape(part)[:3])
     first = (tf.cast(kept, tf.int32)[:, tf.newaxis] * heads + tf.range(heads)) * count
-    places = first[:, :, tf.newaxis] + columns[:, tf.newaxis]
-    every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
-    return tf.ensure_shape(
-        tf.gather(every, places), [None, part.shape[1], None, *part.shape[3:]]
-    )
+    return first[:, :, tf.newaxis] + columns[:, tf.newaxis]
 
 
 def _with_new_columns(work, step, added) -> WorkingSet:

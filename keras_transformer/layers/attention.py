@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer import config as config_lib
 from keras_transformer.layers import panels as panels_lib
-from keras_transformer.layers import rows
+from keras_transformer.layers import products, rows
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.panels import Panels
 
@@ -39,29 +39,43 @@ def scaled_dot_product_attention(
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
         attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
-            True = may attend. A query that may attend to nothing gets weights that
-            carry no meaning, not NaN.
+            True = may attend; or what `added_mask` makes of it. A query that may attend
+            to nothing gets weights that carry no meaning, not NaN.
         dropout: Applied to the weights; the paper has none here.
 
     Returns:
         The outputs, float `[batch, heads, query_length, value_dim]`, and the weights,
         float `[batch, heads, query_length, key_length]`, both in the inputs' dtype.
     """
-    # B batch, H heads, T query, S key, K key_dim, V value_dim
     scale = 1.0 / math.sqrt(query.shape[-1])
-    logits = ops.einsum("BHTK,BHSK->BHTS", query * ops.cast(scale, query.dtype), key)
+    logits = products.with_transposed(query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
-        # Added, it costs one pass, and none in the gradient. All heads see the same.
-        hidden = ops.where(attention_mask, ops.cast(0.0, "float32"), MASKED_LOGIT)
-        logits = logits + ops.expand_dims(hidden, 1)  # [B, 1, T, S]
+        if ops.dtype(attention_mask) == "bool":
+            attention_mask = added_mask(attention_mask)
+        logits = logits + attention_mask
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)
     else:
         weights = ops.softmax(logits, axis=-1)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    return ops.einsum("BHTS,BHSV->BHTV", dropped, value), weights
+    return ops.matmul(dropped, value), weights
+
+
+def added_mask(attention_mask: Tensor) -> Tensor:
+    """Turn a mask into what is added to the logits of all heads.
+
+    Added, it costs one pass over the logits, and none in the gradient.
+
+    Args:
+        attention_mask: bool `[batch, query_length, key_length]`, True = may attend.
+
+    Returns:
+        float32 `[batch, 1, query_length, key_length]`.
+    """
+    hidden = ops.where(attention_mask, ops.cast(0.0, "float32"), MASKED_LOGIT)
+    return ops.expand_dims(hidden, 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -255,7 +269,7 @@ class MultiHeadAttention(keras.layers.Layer):
             heads: Projected queries, float `[batch, heads, beam, key_dim]`.
             key: float `[batch, heads, key_length, key_dim]`.
             value: float `[batch, heads, key_length, value_dim]`.
-            attention_mask: bool, broadcasts to `[batch, beam, key_length]`.
+            attention_mask: As `scaled_dot_product_attention` takes it.
             like: float `[batch * beam, d_model]`: what `heads` were projected from.
 
         Returns:

@@ -8,6 +8,8 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import masks
+from keras_transformer.layers.attention import added_mask
+from keras_transformer.layers.cache import CacheWriter
 from keras_transformer.layers.encoder import ConfiguredLayer
 from keras_transformer.layers.panels import Panels
 
@@ -89,24 +91,23 @@ class DecoderLayer(ConfiguredLayer):
     def step(
         self,
         inputs: Tensor,
-        place: Tensor,
-        is_past: Tensor,
+        beam_size: int | Tensor,
+        write: CacheWriter,
+        past_mask: Tensor,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
         cache: LayerCache,
         weights: StepWeights,
     ) -> tuple[Tensor, LayerCache]:
-        """Decode one token of each hypothesis.
-
-        Slot k writes the cache at column place + k, and nothing there is moved: a
-        hypothesis finds its own past through `is_past`.
+        """Decode one token of each hypothesis; see `Decoder.step`.
 
         Args:
             inputs: float `[batch * beam, d_model]`.
-            place: int32 scalar.
-            is_past: bool `[batch, beam, columns]`: which columns each hypothesis sees.
+            beam_size: Hypotheses of each sentence.
+            write: Puts this step into a cache.
+            past_mask: float32 `[batch, 1, beam, columns]`, from `added_mask`.
             memory: Keys and values of the encoder's output, projected once a sentence.
-            memory_mask: bool `[batch, 1, source_length]`.
+            memory_mask: float32 `[batch, 1, 1, source_length]`, from `added_mask`.
             cache: Keys and values of the steps before.
             weights: From `step_weights`.
 
@@ -114,16 +115,13 @@ class DecoderLayer(ConfiguredLayer):
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         own, cross = self.self_attention, self.cross_attention
-        beam_size = is_past.shape[1] or ops.shape(is_past)[1]
         query, *new = own.project_step(
             self.self_attention_residual.sublayer_input(inputs),
             weights.self_attention,
             beam_size,
         )
-        cache = tuple(
-            _write(old, place, part) for old, part in zip(cache, new, strict=True)
-        )
-        attended = own.attend_step(query, *cache, is_past, like=inputs)
+        cache = tuple(map(write, cache, new))
+        attended = own.attend_step(query, *cache, past_mask, like=inputs)
         x = self.self_attention_residual(inputs, attended)
         (query,) = cross.project_step(
             self.cross_attention_residual.sublayer_input(x),
@@ -211,10 +209,8 @@ class Decoder(ConfiguredLayer):
         """
         rows = (batch_size, self.config.num_heads, num_columns)
         widths = (self.config.head_key_dim, self.config.head_value_dim)
-        return [
-            tuple(ops.zeros((*rows, dim), self.compute_dtype) for dim in widths)
-            for _ in self.layers
-        ]
+        empty = [ops.zeros((*rows, dim), self.compute_dtype) for dim in widths]
+        return [tuple(empty) for _ in self.layers]
 
     def step_weights(self) -> list[StepWeights]:
         """Cut every layer's matrices for `step`, once a search."""
@@ -230,66 +226,39 @@ class Decoder(ConfiguredLayer):
         cache: list[LayerCache],
         weights: list[StepWeights],
     ) -> tuple[Tensor, list[LayerCache]]:
-        """Decode one token of each hypothesis; see `DecoderLayer.step`.
+        """Decode one token of each hypothesis.
+
+        Slot k writes the cache at column place + k, and nothing there is moved: a
+        hypothesis finds its own past through `is_past`.
+
+        Args:
+            inputs: float `[batch * beam, d_model]`.
+            place: int32 scalar.
+            is_past: bool `[batch, beam, columns]`: which columns each hypothesis sees.
+            memory: From `project_memory`.
+            memory_mask: bool `[batch, 1, source_length]`.
+            cache: Per layer keys and values of the steps before.
+            weights: From `step_weights`.
 
         Returns:
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
+        _, beam_size, num_columns = ops.shape(is_past)
+        write = CacheWriter(place, num_columns, beam_size)
+        past_mask, memory_mask = added_mask(is_past), added_mask(memory_mask)
         x, new_cache = inputs, []
         for layer, own_memory, own_cache, own_weights in zip(
             self.layers, memory, cache, weights, strict=True
         ):
             x, layer_cache = layer.step(
-                x, place, is_past, own_memory, memory_mask, own_cache, own_weights
+                x,
+                beam_size,
+                write,
+                past_mask,
+                own_memory,
+                memory_mask,
+                own_cache,
+                own_weights,
             )
             new_cache.append(layer_cache)
         return self.normed(x), new_cache
-
-
-def _write(cache: Tensor, place: Tensor, update: Tensor) -> Tensor:
-    """Put `update` `[batch, heads, beam, dim]` at the columns from `place` on."""
-    update = ops.cast(update, cache.dtype)
-    if keras.backend.backend() != "tensorflow":
-        return ops.slice_update(cache, (0, 0, place, 0), update)
-    # The one operation of TensorFlow that writes where the cache lies; Keras's, and
-    # tf.tensor_scatter_nd_update, copy it at every step.
-    import tensorflow as tf
-
-    heads, beam_size, dim = update.shape[1:]
-    if beam_size is None:
-        beam_size = tf.shape(update)[2]
-    columns = tf.shape(cache)[2]
-    # As matrices, [batch * heads, columns * dim], of the widest elements there are,
-    # which it writes the fastest.
-    element = _widest_element(dim, cache.dtype)
-    words = dim * cache.dtype.size // element.size  # of a column
-    begin = tf.convert_to_tensor(place) * words
-    written = tf.raw_ops.TensorStridedSliceUpdate(
-        input=_viewed(cache, columns * words, element),
-        begin=tf.stack([0, begin]),
-        end=tf.stack([0, begin + beam_size * words]),
-        strides=[1, 1],
-        value=_viewed(update, beam_size * words, element),
-        begin_mask=0b01,  # every row
-        end_mask=0b01,
-    )
-    if element != cache.dtype:
-        written = tf.bitcast(written, cache.dtype)
-    return tf.reshape(written, [-1, heads, columns, dim])
-
-
-def _widest_element(dim, dtype):
-    """Return the largest type of TensorFlow that cuts vectors of `dim` numbers."""
-    import tensorflow as tf
-
-    return tf.complex128 if dim * dtype.size % tf.complex128.size == 0 else dtype
-
-
-def _viewed(values, words, element):
-    """View `[batch, heads, columns, dim]` as `[batch * heads, words]` of a type."""
-    import tensorflow as tf
-
-    if element == values.dtype:
-        return tf.reshape(values, [-1, words])
-    parts = element.size // values.dtype.size
-    return tf.bitcast(tf.reshape(values, [-1, words, parts]), element)

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers import rows
+from keras_transformer.layers import products, rows
 
 Tensor = Any
 
@@ -79,10 +79,9 @@ class TokenEmbedding(keras.layers.Layer):
             # The few rows of a search, as a batch of one: on a CPU, TensorFlow's plain
             # product with a transposed matrix takes half as long again (128 rows,
             # 37,000 words).
-            logits = ops.einsum("bnd,vd->bnv", ops.expand_dims(vectors, 0), table)[0]
+            logits = products.with_transposed(ops.expand_dims(vectors, 0), table)[0]
         else:
-            # Becomes that plain product, whose gradient has the table's own layout.
-            logits = ops.einsum("nd,vd->nv", vectors, table)
+            logits = products.with_transposed(vectors, table)
         logits = rows.unflat(ops.cast(logits, "float32"), like=inputs)
         if self.output_bias is None:
             return logits
