@@ -76,8 +76,12 @@ def main(kind: str, folder: str) -> None:
     """Translate standard input and print the parts."""
     parts = Parts(float(os.environ.get("STARTED_AT", time.monotonic())))
     lines = text_files.read_lines(None)
+    # As bin/translate.py does.
+    from keras_transformer import text_search
+
     run = {"model_dir": of_model_dir, "saved_model": of_saved_model}[kind]
-    run(folder, lines, parts)
+    with text_search.started_soon(len(lines)):
+        run(folder, lines, parts)
     print(json.dumps(parts.seconds), flush=True)
 
 

@@ -44,7 +44,10 @@ def main() -> dict:
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     lines = text_files.read_lines(_INPUT.value)
-    translations = _translate(lines)
+    from keras_transformer import text_search
+
+    with text_search.started_soon(len(lines)):
+        translations = _translate(lines)
     text_files.write_lines(_OUTPUT.value, list(_format(translations)))
     return {
         "lines": len(lines),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer import exported, tokenization
+from keras_transformer import exported, text_search, tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.model import Transformer
 from keras_transformer.text_search import in_batches
@@ -228,3 +228,19 @@ def test_decoding_config_of_the_paper():
     decoding = DecodingConfig()
     assert (decoding.beam_size, decoding.length_penalty_alpha) == (4, 0.6)
     assert decoding.extra_decode_length == 50
+
+
+@pytest.mark.parametrize(("num_texts", "is_off"), [(1000, True), (1001, False)])
+def test_little_work_is_not_optimized_for(num_texts, is_off):
+    def option():
+        options = tf.config.optimizer.get_experimental_options()
+        return options.get("disable_meta_optimizer", False)
+
+    before = option()
+    with (
+        pytest.raises(ZeroDivisionError),
+        text_search.started_soon(num_texts),
+    ):
+        assert option() == (is_off or before)
+        raise ZeroDivisionError
+    assert option() == before
