@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -25,7 +26,8 @@ from keras_transformer.parsing import symbols
 from keras_transformer.training.checkpoints import (
     Checkpoint,
     CheckpointFolder,
-    restore,
+    check_files,
+    restore_checked,
 )
 from keras_transformer.translator import Translator
 
@@ -182,8 +184,12 @@ class ModelDir:
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
-        model = Transformer(config.model, dtype=config.precision)
-        restore(chosen, model=_layers(model))
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            # Reading 250 MB takes as long as building the model.
+            checked = beside.submit(check_files, chosen)
+            model = Transformer(config.model, dtype=config.precision)
+            checked.result()
+        restore_checked(chosen, model=_layers(model))
         if precision in (None, config.precision):
             return model
         recast = Transformer(config.model, dtype=precision)

@@ -136,14 +136,27 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
         DamagedCheckpointError: If the files are not as they were written.
         ValueError: If the checkpoint is of another model.
     """
-    state = checkpoint.state
-    for name, expected in state["sha256"].items():
+    check_files(checkpoint)
+    return restore_checked(checkpoint, **trackables)
+
+
+def check_files(checkpoint: Checkpoint) -> None:
+    """Raise unless the files of a checkpoint are as they were written.
+
+    Raises:
+        DamagedCheckpointError: If one is not.
+    """
+    for name, expected in checkpoint.state["sha256"].items():
         file = checkpoint.path / name
         if not file.is_file() or files.sha256_of(file) != expected:
             raise DamagedCheckpointError(
                 f"{checkpoint.path} is damaged: {name} is absent or not as it was "
                 "written. Delete the folder to use the checkpoint before it."
             )
+
+
+def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
+    """Load a checkpoint after `check_files`; see `restore`."""
     try:
         status = tf.train.Checkpoint(**trackables).read(str(checkpoint.path / _PREFIX))
         status.assert_existing_objects_matched().expect_partial()
@@ -151,7 +164,7 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
         raise ValueError(
             f"{checkpoint.path} does not fit the model: {str(error).splitlines()[0]}"
         ) from error
-    return state
+    return checkpoint.state
 
 
 def restore_newest(
