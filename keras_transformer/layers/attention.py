@@ -216,7 +216,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return rows.unflat(self.output_projection(joined), like)
 
     def panels(self, *names: str) -> list[Panels]:
-        """Cut projections, a panel a head, for `attend_step`.
+        """Cut projections, a panel a head, for `project_step`.
 
         Args:
             *names: Of "query", "key" and "value". Those that follow each other and are
