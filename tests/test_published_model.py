@@ -150,6 +150,7 @@ def test_each_step_has_the_golden_distribution(model, cases, folder):
         )
 
 
+@pytest.mark.long
 def test_nbest_lists_hold_the_golden_ones(model, cases, folder):
     """Beam 30: the golden 15 in their order, with their log probabilities.
 

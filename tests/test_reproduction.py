@@ -98,6 +98,7 @@ def run_row(corpus, folder, lines, **training):
     )
 
 
+@pytest.mark.long
 def test_a_row_is_finished_once_and_refuses_others(corpus, tmp_path):
     lines = []
     first = run_row(corpus, tmp_path, lines, train_steps=2)

@@ -81,6 +81,7 @@ def test_flagfile_and_own_sentencepiece_file_are_taken(prepare_data, corpus, tmp
     assert data.read_metadata(tmp_path / "data").tokenizer_kind == "sentencepiece"
 
 
+@pytest.mark.long
 def test_phrasebook_needs_no_files_and_goes_both_ways(prepare_data, tmp_path):
     languages = {"source_language": "de", "target_language": "en"}
     vocabulary = {"tokenizer": "wordpiece", "vocab_size": 1000}
