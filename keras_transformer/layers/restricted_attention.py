@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import products
 from keras_transformer.layers.attention import (
     MASKED_LOGIT,
     MultiHeadAttention,
@@ -76,8 +77,8 @@ def restricted_attention(
         _beside(_blocks(tensor, block), before, after)
         for tensor in (key, value, padding)
     )
-    # B batch, H heads, N blocks, T query, S key, K key_dim, V value_dim
-    logits = ops.einsum("BHNTK,BHNSK->BHNTS", queries, keys)
+    # B batch, H heads, N blocks, T query, S key, V value_dim
+    logits = products.with_transposed(queries, keys)
     near = _near(block, before, after)  # [T, S]
     keep = ops.logical_and(near, ops.expand_dims(real, 3))  # [B, 1, N, T, S]
     logits = ops.where(keep, ops.cast(logits, "float32"), MASKED_LOGIT)
