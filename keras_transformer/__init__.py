@@ -3,14 +3,24 @@
     import keras_transformer as kt
 
 Names are loaded when they are first used, so that importing the package costs nothing.
+Import it before TensorFlow and Keras: as it is imported, TensorFlow reads which kernels
+it may use on a CPU.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import platform
 from typing import Any
 
 __version__ = "0.1.0"
+
+# By itself TensorFlow takes oneDNN's products only on CPUs with AVX-512 and VNNI. With
+# AVX2 alone they are faster too: a training step of the base model takes 7.6 s with
+# them and 10.3 without, a search a third of the time or less.
+if platform.machine() in ("x86_64", "AMD64"):
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 _NAMES = {
     # What a model is made of and how it is trained.

@@ -24,6 +24,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
+        "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS"),
     }
 
 

@@ -1,6 +1,8 @@
 """What the programs share: flags, errors in one line, the JSON summary."""
 
 import json
+import os
+import platform
 import signal
 import subprocess
 import sys
@@ -171,3 +173,19 @@ def test_matplotlib_is_hidden_from_keras_alone():
         "import matplotlib.pyplot\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN is measured on x86")
+@pytest.mark.parametrize(
+    "given, used", [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")]
+)
+def test_onednn_is_used_unless_it_is_turned_off(given, used):
+    """And that is said before TensorFlow is imported, which reads it then."""
+    code = (
+        "import os, sys, keras_transformer\n"
+        "assert 'tensorflow' not in sys.modules\n"
+        f"assert os.environ['TF_ENABLE_ONEDNN_OPTS'] == '{used}'\n"
+    )
+    inherited = {**os.environ}
+    inherited.pop("TF_ENABLE_ONEDNN_OPTS", None)
+    subprocess.run([sys.executable, "-c", code], env=inherited | given, check=True)
