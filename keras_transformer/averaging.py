@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from keras_transformer.layers.initialization import weights_to_be_read
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.checkpoints import (
@@ -52,7 +53,8 @@ def average_run(
         found, last or config.training.average_last, min_steps_apart
     )
     # Averaged and written in float32, whatever the training's precision.
-    model = Transformer(config.model, dtype=config.precision)
+    with weights_to_be_read():
+        model = Transformer(config.model, dtype=config.precision)
     average(chosen, model)
     steps = [checkpoint.step for checkpoint in chosen]
     folder = place.checkpoints("averaged")

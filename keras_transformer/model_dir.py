@@ -20,6 +20,7 @@ from keras_transformer.config import (
     TrainingConfig,
     from_dict,
 )
+from keras_transformer.layers.initialization import weights_to_be_read
 from keras_transformer.model import Transformer
 from keras_transformer.parser import Parser
 from keras_transformer.parsing import symbols
@@ -184,17 +185,18 @@ class ModelDir:
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
-        with concurrent.futures.ThreadPoolExecutor(1) as beside:
-            # Reading 250 MB takes as long as building the model.
-            checked = beside.submit(check_files, chosen)
-            model = Transformer(config.model, dtype=config.precision)
-            checked.result()
-        restore_checked(chosen, model=_layers(model))
-        if precision in (None, config.precision):
-            return model
-        recast = Transformer(config.model, dtype=precision)
-        recast.set_weights(model.get_weights())
-        return recast
+        with weights_to_be_read():
+            with concurrent.futures.ThreadPoolExecutor(1) as beside:
+                # Reading 250 MB takes as long as building the model.
+                checked = beside.submit(check_files, chosen)
+                model = Transformer(config.model, dtype=config.precision)
+                checked.result()
+            restore_checked(chosen, model=_layers(model))
+            if precision in (None, config.precision):
+                return model
+            recast = Transformer(config.model, dtype=precision)
+            recast.set_weights(model.get_weights())
+            return recast
 
     def load_translator(
         self,

@@ -9,6 +9,7 @@ import pytest
 from keras_transformer import presets
 from keras_transformer.config import ModelConfig
 from keras_transformer.decoding import Past
+from keras_transformer.layers.initialization import weights_to_be_read
 from keras_transformer.model import Transformer
 from tests.reference import transformer as reference
 
@@ -140,6 +141,23 @@ def test_cached_decoding_equals_the_full_pass(model):
         np.testing.assert_allclose(
             np.asarray(logits)[:, slots[-1]], expected[:, step], atol=1e-4
         )
+
+
+def test_nothing_is_drawn_where_weights_are_to_be_read():
+    config = ModelConfig(
+        vocab_size=13,
+        num_layers=1,
+        d_model=6,
+        d_ff=7,
+        num_heads=2,
+        position_encoding="learned",
+        num_positions=9,
+    )
+    with weights_to_be_read():
+        kernels = [w for w in Transformer(config).weights if len(w.shape) == 2]
+    assert len(kernels) == 19 and not any(np.any(kernel) for kernel in kernels)
+    kernels = [w for w in Transformer(config).weights if len(w.shape) == 2]
+    assert len(kernels) == 19 and all(np.any(kernel) for kernel in kernels)
 
 
 def test_the_saved_model_gives_the_same_logits(model, tmp_path):

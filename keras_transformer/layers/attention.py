@@ -14,6 +14,7 @@ from keras_transformer import config as config_lib
 from keras_transformer.layers import panels as panels_lib
 from keras_transformer.layers import products, rows
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.initialization import drawn
 from keras_transformer.layers.panels import Panels
 
 Tensor = Any
@@ -307,8 +308,10 @@ class MultiHeadAttention(keras.layers.Layer):
         layer = keras.layers.Dense(
             width_out,
             use_bias=self.use_bias,
-            kernel_initializer=keras.initializers.VarianceScaling(
-                0.25, mode="fan_avg", distribution="uniform"
+            kernel_initializer=drawn(
+                keras.initializers.VarianceScaling(
+                    0.25, mode="fan_avg", distribution="uniform"
+                )
             ),
             dtype=self.dtype_policy,
             name=name,

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer import config as config_lib
 from keras_transformer.layers import products, rows
+from keras_transformer.layers.initialization import drawn
 
 Tensor = Any
 
@@ -49,7 +50,9 @@ class TokenEmbedding(keras.layers.Layer):
     def build(self, tokens_shape=None):
         self.embeddings = self.add_weight(
             shape=(self.vocab_size, self.d_model),
-            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            initializer=drawn(
+                keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
+            ),
             name="embeddings",
         )
         self.output_bias = None

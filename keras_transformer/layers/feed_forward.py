@@ -11,6 +11,7 @@ from keras_transformer import config as config_lib
 from keras_transformer.layers import panels as panels_lib
 from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.initialization import drawn
 from keras_transformer.layers.panels import Panels
 
 Tensor = Any
@@ -53,13 +54,20 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, inputs_shape):
         self.hidden = keras.layers.Dense(
-            self.d_ff, activation="relu", dtype=self.dtype_policy, name="hidden"
+            self.d_ff,
+            activation="relu",
+            kernel_initializer=drawn("glorot_uniform"),
+            dtype=self.dtype_policy,
+            name="hidden",
         )
         self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
         self.output_projection = keras.layers.Dense(
-            self.d_model, dtype=self.dtype_policy, name="output"
+            self.d_model,
+            kernel_initializer=drawn("glorot_uniform"),
+            dtype=self.dtype_policy,
+            name="output",
         )
         self.hidden.build((None, self.d_model))
         self.output_projection.build((None, self.d_ff))

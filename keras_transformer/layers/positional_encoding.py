@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers.initialization import drawn
 
 Tensor = Any
 
@@ -108,7 +109,9 @@ class PositionalEncoding(keras.layers.Layer):
         if self.encoding == "learned":
             self.table = self.add_weight(
                 shape=(self.num_positions, self.d_model),
-                initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+                initializer=drawn(
+                    keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
+                ),
                 name="table",
             )
         self.built = True
