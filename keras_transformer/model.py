@@ -168,10 +168,10 @@ class Transformer(TokenTrainer):
             `[batch, heads, source_length, dim]`, and "mask", bool
             `[batch, 1, source_length]`.
         """
-        encoder_output = self.encode(source_tokens, training=False)
+        embedded, mask = self._embedded_source(source_tokens)
         return {
-            "memory": self.decoder.project_memory(encoder_output),
-            "mask": self._source_mask(source_tokens),
+            "memory": self.decoder.project_memory(self.encoder.output(embedded, mask)),
+            "mask": mask,
         }
 
     def empty_cache(
@@ -269,6 +269,14 @@ class Transformer(TokenTrainer):
         return cls(**config)
 
     def _encode(self, source_tokens, training, segments=None):
+        embedded, mask = self._embedded_source(source_tokens, segments)
+        return self.encoder(
+            self.source_dropout(embedded, training=training),
+            attention_mask=mask,
+            training=training,
+        )
+
+    def _embedded_source(self, source_tokens, segments=None):
         positions = None
         if segments is None:
             mask = self._source_mask(source_tokens)
@@ -276,12 +284,7 @@ class Transformer(TokenTrainer):
             mask = masks.segment_mask(segments[0], segments[0])
             positions = positions_in_segments(segments[0])
         embedded = self.embedding(source_tokens)
-        embedded = self.source_positions(embedded, positions=positions)
-        return self.encoder(
-            self.source_dropout(embedded, training=training),
-            attention_mask=mask,
-            training=training,
-        )
+        return self.source_positions(embedded, positions=positions), mask
 
     def _decode(
         self, source_tokens, decoder_inputs, encoder_output, training, segments=None

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer import presets
 from keras_transformer.config import ModelConfig
@@ -110,37 +111,40 @@ def test_attention_weights_are_distributions_over_real_tokens(model):
             assert hidden.any() and (rows[hidden] == 0.0).all()
 
 
-def test_cached_decoding_equals_the_full_pass(model):
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_cached_decoding_equals_the_full_pass(model, is_traced):
     """Hypotheses wander between three slots; each finds its past through ancestry."""
     num_beams, steps = 3, TARGET.shape[1]
-    draw = np.random.default_rng(3)
+    slots = np.random.default_rng(3).integers(num_beams, size=steps)
     inputs = np.array(model.shift_right(TARGET))
     other = inputs.copy()
     other[:, 1:] = 6  # what the other slots hold must not matter
-    expected = np.asarray(model(SOURCE, inputs))
-    source = model.start_decoding(SOURCE)
-    cache = model.empty_cache(3, num_beams * steps)
-    weights, slots = model.step_weights(), []
     steps_of_columns = np.tile(np.arange(steps).repeat(num_beams), [3, 1])
-    for step in range(steps):
-        slots.append(int(draw.integers(num_beams)))
-        tokens = np.repeat(other[:, step, None], num_beams, 1)
-        tokens[:, slots[-1]] = inputs[:, step]
-        ancestry = np.zeros((3, num_beams, steps, num_beams), bool)
-        ancestry[:, :, step] = np.eye(num_beams, dtype=bool)
-        for earlier, slot in enumerate(slots[:-1]):
-            ancestry[:, :, earlier, slot] = True
-        past = Past(
-            ancestry.reshape(3, num_beams, -1),
-            steps_of_columns,
-            np.int32(step * num_beams),
-        )
-        logits, cache = model.decode_step(
-            tokens, np.int32(step), past, source, cache, weights
-        )
-        np.testing.assert_allclose(
-            np.asarray(logits)[:, slots[-1]], expected[:, step], atol=1e-4
-        )
+
+    def decode():
+        source = model.start_decoding(SOURCE)
+        cache = model.empty_cache(3, num_beams * steps)
+        weights, found = model.step_weights(), []
+        for step in range(steps):
+            tokens = np.repeat(other[:, step, None], num_beams, 1)
+            tokens[:, slots[step]] = inputs[:, step]
+            ancestry = np.zeros((3, num_beams, steps, num_beams), bool)
+            ancestry[:, :, step] = np.eye(num_beams, dtype=bool)
+            ancestry[:, :, range(step), slots[:step]] = True
+            past = Past(
+                ancestry.reshape(3, num_beams, -1),
+                steps_of_columns,
+                np.int32(step * num_beams),
+            )
+            logits, cache = model.decode_step(
+                tokens, np.int32(step), past, source, cache, weights
+            )
+            found.append(logits[:, slots[step]])
+        return found
+
+    found = tf.function(decode, autograph=False)() if is_traced else decode()
+    expected = np.asarray(model(SOURCE, inputs))
+    np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
 
 
 def test_nothing_is_drawn_where_weights_are_to_be_read():

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.layers.traces import traced_once
+
 
 class Past(NamedTuple):
     """What a step of the model reads of its cache, and where it writes."""
@@ -105,12 +107,8 @@ def with_room(
 
 def empty_columns(cache: Any, added: int | tf.Tensor) -> Any:
     """Add columns of zeros to every tensor `[batch, heads, columns, ...]` of a nest."""
-
-    def padded(part):
-        ends = [[0, 0], [0, 0], [0, added]] + [[0, 0]] * (part.shape.rank - 3)
-        return tf.pad(part, ends)
-
-    return tf.nest.map_structure(padded, cache)
+    pad = traced_once(_padded)
+    return tf.nest.map_structure(lambda part: pad(part, added), cache)
 
 
 def shape_invariants(work: WorkingSet) -> WorkingSet:
@@ -129,6 +127,11 @@ def shape_invariants(work: WorkingSet) -> WorkingSet:
         ancestry=of_cache(work.ancestry),
         steps=tf.TensorShape([None, None]),
     )
+
+
+def _padded(part, added) -> tf.Tensor:
+    ends = [[0, 0], [0, 0], [0, added]] + [[0, 0]] * (part.shape.rank - 3)
+    return tf.pad(part, ends)
 
 
 def _read_columns(ancestry, steps, step, window) -> tf.Tensor:
@@ -159,11 +162,17 @@ def _taken(cache, kept, columns) -> Any:
         key = part.shape[1]
         if key is None or key not in places:
             places[key] = _places(part, kept, columns)
-        every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
-        shape = [None, part.shape[1], None, *part.shape[3:]]
-        return tf.ensure_shape(tf.gather(every, places[key]), shape)
+        return take(part, places[key])
 
+    take = traced_once(_gathered)
     return tf.nest.map_structure(taken, cache)
+
+
+def _gathered(part, places) -> tf.Tensor:
+    """Take columns of a cache from where `_places` says."""
+    every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
+    shape = [None, part.shape[1], None, *part.shape[3:]]
+    return tf.ensure_shape(tf.gather(every, places), shape)
 
 
 def _places(part, kept, columns) -> tf.Tensor:

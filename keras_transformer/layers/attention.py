@@ -229,6 +229,11 @@ class MultiHeadAttention(keras.layers.Layer):
             for width, group in itertools.groupby(layers, lambda layer: layer.units)
         ]
 
+    def output_panels(self) -> Panels:
+        """Cut the projection of the joined heads, for `attend_step`."""
+        width = panels_lib.fitting_width(self.output_projection.units)
+        return panels_lib.cut([self.output_projection], width)
+
     def project_step(
         self, inputs: Tensor, panels: list[Panels], beam_size: int | Tensor
     ) -> list[Tensor]:
@@ -260,7 +265,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key: Tensor,
         value: Tensor,
         attention_mask: Tensor,
-        like: Tensor,
+        output: Panels,
     ) -> Tensor:
         """Attend to exactly what the mask shows, as a step of a search needs it.
 
@@ -271,15 +276,15 @@ class MultiHeadAttention(keras.layers.Layer):
             key: float `[batch, heads, key_length, key_dim]`.
             value: float `[batch, heads, key_length, value_dim]`.
             attention_mask: As `scaled_dot_product_attention` takes it.
-            like: float `[batch * beam, d_model]`: what `heads` were projected from.
+            output: From `output_panels`.
 
         Returns:
-            float, shape of `like`.
+            float `[batch * beam, d_model]`.
         """
         heads, _ = scaled_dot_product_attention(heads, key, value, attention_mask)
         joined = panels_lib.transposed(heads, (0, 2, 1, 3))
-        sizes = (like.shape[0] or -1, self.num_heads * self.value_dim)
-        return self.output_projection(ops.reshape(joined, sizes))
+        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
+        return panels_lib.mapped(joined, output)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         """Return weights as `[batch, heads, query_length, key_length]`.

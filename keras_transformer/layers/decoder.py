@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers import masks
+from keras_transformer.layers import masks, traces
 from keras_transformer.layers.attention import added_mask
-from keras_transformer.layers.cache import CacheWriter
+from keras_transformer.layers.cache import CacheArea, cache_area, write
 from keras_transformer.layers.encoder import ConfiguredLayer
 from keras_transformer.layers.panels import Panels
 
@@ -20,11 +20,14 @@ LayerCache = tuple[Tensor, Tensor]
 
 
 class StepWeights(NamedTuple):
-    """The matrices of a layer as a step uses them."""
+    """All weights of a layer's step, as it uses them."""
 
     self_attention: list[Panels]  # of query, key and value
+    self_output: Panels
     cross_attention: list[Panels]  # of query
+    cross_output: Panels
     ffn: tuple[Panels, Panels]
+    norms: list[Tensor]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -84,15 +87,18 @@ class DecoderLayer(ConfiguredLayer):
         """Cut this layer's matrices for `step`."""
         return StepWeights(
             self_attention=self.self_attention.panels("query", "key", "value"),
+            self_output=self.self_attention.output_panels(),
             cross_attention=self.cross_attention.panels("query"),
+            cross_output=self.cross_attention.output_panels(),
             ffn=self.ffn.panels(),
+            norms=traces.values(self._norm_variables),
         )
 
     def step(
         self,
         inputs: Tensor,
         beam_size: int | Tensor,
-        write: CacheWriter,
+        areas: tuple[CacheArea, CacheArea],
         past_mask: Tensor,
         memory: tuple[Tensor, Tensor],
         memory_mask: Tensor,
@@ -101,10 +107,12 @@ class DecoderLayer(ConfiguredLayer):
     ) -> tuple[Tensor, LayerCache]:
         """Decode one token of each hypothesis; see `Decoder.step`.
 
+        What differs between layers is all given: any of them takes the step of each.
+
         Args:
             inputs: float `[batch * beam, d_model]`.
             beam_size: Hypotheses of each sentence.
-            write: Puts this step into a cache.
+            areas: Where keys and values of this step go.
             past_mask: float32 `[batch, 1, beam, columns]`, from `added_mask`.
             memory: Keys and values of the encoder's output, projected once a sentence.
             memory_mask: float32 `[batch, 1, 1, source_length]`, from `added_mask`.
@@ -114,24 +122,36 @@ class DecoderLayer(ConfiguredLayer):
         Returns:
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
-        own, cross = self.self_attention, self.cross_attention
-        query, *new = own.project_step(
-            self.self_attention_residual.sublayer_input(inputs),
-            weights.self_attention,
-            beam_size,
+        with traces.replaced(self._norm_variables, weights.norms):
+            own, cross = self.self_attention, self.cross_attention
+            query, *new = own.project_step(
+                self.self_attention_residual.sublayer_input(inputs),
+                weights.self_attention,
+                beam_size,
+            )
+            cache = tuple(map(write, cache, new, areas))
+            attended = own.attend_step(query, *cache, past_mask, weights.self_output)
+            x = self.self_attention_residual(inputs, attended)
+            (query,) = cross.project_step(
+                self.cross_attention_residual.sublayer_input(x),
+                weights.cross_attention,
+                beam_size,
+            )
+            attended = cross.attend_step(
+                query, *memory, memory_mask, weights.cross_output
+            )
+            x = self.cross_attention_residual(x, attended)
+            widened = self.ffn.step(self.ffn_residual.sublayer_input(x), weights.ffn)
+            return self.ffn_residual(x, widened), cache
+
+    @property
+    def _norm_variables(self) -> list[keras.Variable]:
+        residuals = (
+            self.self_attention_residual,
+            self.cross_attention_residual,
+            self.ffn_residual,
         )
-        cache = tuple(map(write, cache, new))
-        attended = own.attend_step(query, *cache, past_mask, like=inputs)
-        x = self.self_attention_residual(inputs, attended)
-        (query,) = cross.project_step(
-            self.cross_attention_residual.sublayer_input(x),
-            weights.cross_attention,
-            beam_size,
-        )
-        attended = cross.attend_step(query, *memory, memory_mask, like=x)
-        x = self.cross_attention_residual(x, attended)
-        widened = self.ffn.step(self.ffn_residual.sublayer_input(x), weights.ffn)
-        return self.ffn_residual(x, widened), cache
+        return [each for residual in residuals for each in residual.norm.weights]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -190,10 +210,11 @@ class Decoder(ConfiguredLayer):
             Per layer the keys, float `[batch, heads, source_length, key_dim]`, and the
             values, float `[batch, heads, source_length, value_dim]`.
         """
-        return [
-            layer.cross_attention.project_source(encoder_output)
-            for layer in self.layers
-        ]
+        project = traces.by_number(
+            [layer.cross_attention for layer in self.layers],
+            lambda attention, source: attention.project_source(source),
+        )
+        return [project(n, encoder_output) for n in range(self.config.num_layers)]
 
     def empty_cache(
         self, batch_size: int | Tensor, num_columns: int | Tensor = 0
@@ -214,7 +235,8 @@ class Decoder(ConfiguredLayer):
 
     def step_weights(self) -> list[StepWeights]:
         """Cut every layer's matrices for `step`, once a search."""
-        return [layer.step_weights() for layer in self.layers]
+        cut = traces.by_number(self.layers, lambda layer: layer.step_weights())
+        return [cut(number) for number in range(self.config.num_layers)]
 
     def step(
         self,
@@ -244,16 +266,23 @@ class Decoder(ConfiguredLayer):
             float `[batch * beam, d_model]`, and the cache with this step in it.
         """
         _, beam_size, num_columns = ops.shape(is_past)
-        write = CacheWriter(place, num_columns, beam_size)
+        config = self.config
+        areas = tuple(
+            cache_area(
+                place, num_columns, beam_size, config.num_heads, dim, self.compute_dtype
+            )
+            for dim in (config.head_key_dim, config.head_value_dim)
+        )
         past_mask, memory_mask = added_mask(is_past), added_mask(memory_mask)
+        step = traces.traced_once(self.layers[0].step)
         x, new_cache = inputs, []
-        for layer, own_memory, own_cache, own_weights in zip(
-            self.layers, memory, cache, weights, strict=True
+        for own_memory, own_cache, own_weights in zip(
+            memory, cache, weights, strict=True
         ):
-            x, layer_cache = layer.step(
+            x, layer_cache = step(
                 x,
                 beam_size,
-                write,
+                areas,
                 past_mask,
                 own_memory,
                 memory_mask,

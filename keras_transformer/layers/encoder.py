@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers import traces
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_norm import LayerNormalization
@@ -187,3 +188,22 @@ class Encoder(ConfiguredLayer):
             x, weights = layer(x, attention_mask=attention_mask, training=training)
             all_weights.append(weights)
         return self.normed(x, training), all_weights
+
+    def output(self, inputs: Tensor, attention_mask: Tensor) -> Tensor:
+        """Encode without training, and without the attention weights.
+
+        Args:
+            inputs: As of a call.
+            attention_mask: As of a call.
+
+        Returns:
+            float `[batch, source_length, d_model]`.
+        """
+
+        def run(layer, x, mask):
+            return layer(x, attention_mask=mask, training=False)[0]
+
+        encode, x = traces.by_number(self.layers, run), inputs
+        for number in range(self.config.num_layers):
+            x = encode(number, x, attention_mask)
+        return self.normed(x, training=False)

@@ -59,7 +59,7 @@ def test_attention_of_steps_is_that_of_sentences(value_dim, use_bias):
     assert len(cut) == (1 if value_dim == 3 else 2)
     query, key, value = layer.project_step(flat, cut, beam_size=5)
     mask = np.tril(np.ones((1, 5, 5), bool))
-    outputs = layer.attend_step(query, key, value, mask, like=flat)
+    outputs = layer.attend_step(query, key, value, mask, layer.output_panels())
     expected, _ = layer(inputs, attention_mask=mask)
     np.testing.assert_allclose(outputs, np.reshape(expected, (15, 6)), atol=1e-4)
 

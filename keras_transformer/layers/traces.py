@@ -1,0 +1,72 @@
+"""One trace for the equal layers of a stack.
+
+TensorFlow makes a graph in Python, operation by operation, and that is most of the time
+until a program has its first answer. What is the same for N layers but for the numbers
+is therefore made once, as a function, and called N times; TensorFlow puts it in place
+of each call, without Python, before the graph runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+
+def traced_once(run: Callable) -> Callable:
+    """Return a function that the graph being made holds once.
+
+    Args:
+        run: Of tensors, and of values that are equal in every call. Uses no variable.
+    """
+    if not _is_tracing():
+        return run
+    import tensorflow as tf
+
+    return tf.function(run, autograph=False)
+
+
+def by_number(layers: Sequence[keras.layers.Layer], run: Callable) -> Callable:
+    """Return `run` of one of some equal layers, as a function of its number.
+
+    Args:
+        layers: Built with one configuration.
+        run: Gets one of the layers, then tensors. Uses no other layer's variables and
+            no dropout, which would be the same in all layers.
+    """
+    if not _is_tracing():
+        return lambda number, *inputs: run(layers[number], *inputs)
+    first = layers[0]
+
+    @traced_once
+    def run_first(weights, *inputs):
+        with replaced(first.weights, weights):
+            return run(first, *inputs)
+
+    return lambda number, *inputs: run_first(values(layers[number].weights), *inputs)
+
+
+def values(variables: Sequence[keras.Variable]) -> list[Tensor]:
+    """Read variables. Not for within a layer's call, which may cast what is read."""
+    read = [variable.value for variable in variables]
+    if keras.backend.backend() != "tensorflow":
+        return read
+    import tensorflow as tf
+
+    return [tf.convert_to_tensor(value) for value in read]
+
+
+def replaced(variables: Sequence[keras.Variable], by: Sequence[Tensor]) -> Any:
+    """Return a context within which variables have other values, from `values`."""
+    return keras.StatelessScope(list(zip(variables, by, strict=True)))
+
+
+def _is_tracing() -> bool:
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return tf.inside_function()
