@@ -197,6 +197,12 @@ def beam_search(
     prefix = checked_prefix(forced_prefix, max_lengths)
     alpha = config.length_penalty_alpha
 
+    def rung_of(step):
+        """How many steps the rung takes, at most, that begins with this one."""
+        if steps_at_once is None:
+            return max_steps
+        return tf.minimum(steps_at_once, max_steps - step)
+
     def is_over(is_done):
         """Whether it is time to stop: all are done, or enough that can leave."""
         if steps_at_once is None:
@@ -241,18 +247,16 @@ def beam_search(
         return (step < max_steps) & ~tf.reduce_all(search.is_done)
 
     def take_rung(step, search, work):
-        end = tf.minimum(step + steps_at_once, max_steps)
-        step, found, work = take_steps(step, end, rows_of(search, work.rows), work)
+        found = rows_of(search, work.rows)
+        step, found, work = take_steps(step, step + rung_of(step), found, work)
         search = put_back(search, work.rows, found)
-        room = tf.minimum(steps_at_once, max_steps - step)
-        work = next_working_set(work, search.is_done, step, room, window)
+        work = next_working_set(work, search.is_done, step, rung_of(step), window)
         return step, search, work
 
     search = start(batch, limits, max_steps, config.beam_size, bos_id, pad_id)
     sentence = Sentence(limits, prefix, source)
-    room = max_steps if steps_at_once is None else tf.minimum(steps_at_once, max_steps)
     work = first_working_set(batch, config.beam_size, sentence, cache)
-    work = with_room(work, 0, room)
+    work = with_room(work, 0, rung_of(0))
     if steps_at_once is None:
         _, search, _ = take_steps(0, max_steps, search, work)
     else:
