@@ -217,7 +217,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return rows.unflat(self.output_projection(joined), like)
 
     def panels(self, *names: str) -> list[Panels]:
-        """Cut projections, a panel a head, for `project_step`.
+        """Cut projections, each head into panels, for `project_step`.
 
         Args:
             *names: Of "query", "key" and "value". Those that follow each other and are
@@ -225,7 +225,9 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         layers = [getattr(self, f"{name}_projection") for name in names]
         return [
-            panels_lib.cut(list(group), width // self.num_heads)
+            panels_lib.cut(
+                list(group), panels_lib.fitting_width(width // self.num_heads)
+            )
             for width, group in itertools.groupby(layers, lambda layer: layer.units)
         ]
 
@@ -248,15 +250,19 @@ class MultiHeadAttention(keras.layers.Layer):
             What each of the names asked for has, float `[batch, heads, beam, width]`.
         """
         projected = []
-        for part in panels:
+        # Values, if they are not as wide as queries and keys, come last.
+        for part, dim in zip(panels, (self.key_dim, self.value_dim), strict=False):
             product = panels_lib.panel_products(inputs, part)
             width = product.shape[-1]
             if part.bias is not None:
                 product = product + ops.reshape(part.bias, (-1, 1, width))
-            count = part.kernel.shape[0] // self.num_heads
-            sizes = (count, self.num_heads, -1, beam_size, width)
-            split = panels_lib.transposed(rows.reshape(product, sizes), (0, 2, 1, 3, 4))
-            projected += ops.unstack(split, count)
+            of_head = dim // width
+            count = part.kernel.shape[0] // (self.num_heads * of_head)
+            sizes = (count, self.num_heads, of_head, -1, beam_size, width)
+            split = rows.reshape(product, sizes)
+            split = panels_lib.transposed(split, (0, 3, 1, 4, 2, 5))
+            heads = ops.reshape(split, (count, -1, self.num_heads, beam_size, dim))
+            projected += ops.unstack(heads, count)
         return projected
 
     def attend_step(

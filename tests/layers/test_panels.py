@@ -17,11 +17,23 @@ def with_random_weights(layer):
 
 
 @pytest.mark.parametrize(
-    ("columns", "width"),
-    [(2048, 64), (96, 48), (37000, 50), (80, 40), (64, 64), (7, 7), (4099, 4099)],
+    ("columns", "wide", "narrow"),
+    [
+        (2048, 64, 16),
+        (96, 48, 16),
+        (37000, 50, 10),
+        (80, 40, 16),
+        (64, 64, 16),
+        (7, 7, 7),
+        (4099, 4099, 4099),
+    ],
 )
-def test_panels_divide_a_matrix(columns, width):
-    assert panels.fitting_width(columns) == width
+def test_panels_divide_a_matrix(columns, wide, narrow, monkeypatch):
+    monkeypatch.setattr(panels.machine, "has_gpu", lambda: False)
+    monkeypatch.setattr(panels.machine, "has_avx2_alone", lambda: False)
+    assert panels.fitting_width(columns) == wide
+    monkeypatch.setattr(panels.machine, "has_avx2_alone", lambda: True)
+    assert panels.fitting_width(columns) == narrow
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
@@ -47,16 +59,20 @@ def test_bits_are_transposed_as_numbers(dtype):
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
-@pytest.mark.parametrize("value_dim", [3, 5])
-def test_attention_of_steps_is_that_of_sentences(value_dim, use_bias):
-    """As if the beam were a sentence; values may be as wide as keys or not."""
+@pytest.mark.parametrize("key_dim, value_dim", [(3, 3), (3, 5), (32, 32), (32, 48)])
+def test_attention_of_steps_is_that_of_sentences(
+    key_dim, value_dim, use_bias, monkeypatch
+):
+    """As if the beam were a sentence; heads are of one panel or several."""
+    monkeypatch.setattr(panels.machine, "has_avx2_alone", lambda: True)
+    monkeypatch.setattr(panels.machine, "has_gpu", lambda: False)
     inputs = np.random.default_rng(4).normal(size=(3, 5, 6)).astype("float32")
-    layer = MultiHeadAttention(6, 2, 3, value_dim, use_bias=use_bias)
+    layer = MultiHeadAttention(6, 2, key_dim, value_dim, use_bias=use_bias)
     layer.build((None, None, 6))
     with_random_weights(layer)
     flat = inputs.reshape(15, 6)
     cut = layer.panels("query", "key", "value")
-    assert len(cut) == (1 if value_dim == 3 else 2)
+    assert len(cut) == (1 if value_dim == key_dim else 2)
     query, key, value = layer.project_step(flat, cut, beam_size=5)
     mask = np.tril(np.ones((1, 5, 5), bool))
     outputs = layer.attend_step(query, key, value, mask, layer.output_panels())
