@@ -50,7 +50,7 @@ def by_number(layers: Sequence[keras.layers.Layer], run: Callable) -> Callable:
 
 
 def values(variables: Sequence[keras.Variable]) -> list[Tensor]:
-    """Read variables. Not for within a layer's call, which may cast what is read."""
+    """Read variables; within a layer's call they could come out in another type."""
     read = [variable.value for variable in variables]
     if keras.backend.backend() != "tensorflow":
         return read
