@@ -147,6 +147,22 @@ def test_cached_decoding_equals_the_full_pass(model, is_traced):
     np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
 
 
+def test_one_hypothesis_stays_known_as_one(model):
+    """A loop over steps that is told no other shapes must take what a step returns."""
+
+    @tf.function(autograph=False)
+    def step(columns):
+        ancestry = tf.ones([1, 1, columns], bool)
+        past = Past(ancestry, tf.zeros([1, columns], tf.int32), 0)
+        source = model.start_decoding(SOURCE[:1])
+        cache = model.empty_cache(1, columns)
+        weights = model.step_weights()
+        return model.decode_step(tf.fill([1, 1], 4), 0, past, source, cache, weights)[0]
+
+    concrete = step.get_concrete_function(tf.TensorSpec([], tf.int32))
+    assert concrete.structured_outputs.shape[0] == 1
+
+
 def test_nothing_is_drawn_where_weights_are_to_be_read():
     config = ModelConfig(
         vocab_size=13,

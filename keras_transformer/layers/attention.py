@@ -287,9 +287,12 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             float `[batch * beam, d_model]`.
         """
+        batch, _, beam_size, _ = heads.shape
         heads, _ = scaled_dot_product_attention(heads, key, value, attention_mask)
         joined = panels_lib.transposed(heads, (0, 2, 1, 3))
-        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
+        # How many there are stays known where it was: a loop's shapes must not change.
+        num_rows = batch * beam_size if batch and beam_size else -1
+        joined = ops.reshape(joined, (num_rows, self.num_heads * self.value_dim))
         return panels_lib.mapped(joined, output)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
