@@ -47,7 +47,7 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
     from keras_transformer.model_dir import ModelDir
 
     parts.end("imports_s")
-    translator = ModelDir(folder).load_translator()
+    translator = ModelDir(folder).load_translator().with_kept_weights()
     parts.end("load_s")
     translator.translate_batch.get_concrete_function()
     parts.end("trace_s")

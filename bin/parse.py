@@ -107,11 +107,12 @@ def load_parser():
     """Load the model that the flags name."""
     from keras_transformer.model_dir import ModelDir
 
-    return ModelDir(MODEL_DIR.value).load_parser(
+    parser = ModelDir(MODEL_DIR.value).load_parser(
         CHECKPOINT.value,
         constrained=not _UNCONSTRAINED.value,
         **search_flags.given(),
     )
+    return parser.with_kept_weights()
 
 
 def run() -> None:

@@ -73,11 +73,12 @@ def _translate(lines):
 def _load_translator():
     from keras_transformer.model_dir import ModelDir
 
-    return ModelDir(MODEL_DIR.value).load_translator(
+    translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         **search_flags.given(),
     )
+    return translator.with_kept_weights()
 
 
 def _format(translations):

@@ -48,6 +48,13 @@ _PRECISION = flags.DEFINE_enum(
     ["float32", "bfloat16"],
     "Of weights and products; bfloat16 halves the size and rounds scores.",
 )
+_PANELS = flags.DEFINE_bool(
+    "panels",
+    True,
+    "Store what the steps of a search multiply with cut for the CPU at hand: one "
+    "sentence takes the base model a fifth less time. The file is 1.7 times as large, "
+    "with --signatures=serving_default 1.3 times.",
+)
 _WARMUP = flags.DEFINE_bool(
     "warmup",
     None,
@@ -85,16 +92,18 @@ def main() -> dict:
         **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
     )
-    description = describe(place, searcher, checkpoint.step)
+    if _PANELS.value:
+        searcher = searcher.with_kept_weights()
     version = exported.export(
         searcher,
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
-        description=description,
+        description=describe(place, searcher, checkpoint.step),
         check_texts=texts_to_check(searcher),
         has_warmup=wants_warmup(),
     )
+    description = exported.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     print(
         f"exported {checkpoint.path} to {version}: {size / 1e6:,.1f} MB on disk, "
@@ -158,10 +167,6 @@ def describe(place, searcher, step: int) -> dict:
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,
         "num_parameters": searcher.model.count_params(),
-        "weights_bytes": sum(
-            weight.value.dtype.size * weight.value.shape.num_elements()
-            for weight in searcher.model.weights
-        ),
         "decoding": dataclasses.asdict(searcher.decoding),
         **(_symbols_of(searcher.vocabulary) if is_parser else {}),
     }

@@ -34,7 +34,7 @@ def translate_and_measure(
         The translations, the target language's code, and the perplexity per subword.
     """
     place = ModelDir(model_dir)
-    translator = place.load_translator(checkpoint, **decoding)
+    translator = place.load_translator(checkpoint, **decoding).with_kept_weights()
     hypotheses = [
         translation.text.replace("\r", " ").replace("\n", " ")
         for translation in translator.translate(sources, batch_size)

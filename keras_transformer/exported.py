@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,15 @@ def export(
     """Write a SavedModel as the next version of a model, whole or not at all.
 
     Args:
-        searcher: What to export, with its search settings.
+        searcher: What to export, with its search settings; one `with_kept_weights` is
+            larger and answers faster.
         export_dir: Holds one folder a version, as TF Serving wants it.
         num_best: Hypotheses of the signature `nbest`; None: the beam size. A parser has
             no such signature.
         signatures: Their names; None: all that `ServingModule` has, or `ParsingModule`
             for a parser.
-        description: Written beside the model, as JSON.
+        description: Written beside the model, as JSON, with "weights_bytes" added: of
+            the weights that the signatures read.
         check_texts: Translated (parsed) by the export as written and by `searcher`,
             where the signature `serving_default` (`parse`) is among those exported.
         has_warmup: Whether to add the requests that TF Serving runs first.
@@ -86,16 +88,17 @@ def export(
     with files.numbered_folder(export_dir, next_version) as numbered:
         aside = numbered.aside
         try:
-            tf.saved_model.save(_owner(searcher), str(aside), signatures=chosen)
+            owner = _owner(searcher, chosen.values())
+            tf.saved_model.save(owner, str(aside), signatures=chosen)
         except tf.errors.OpError as error:
             raise OSError(
                 f"Could not write the export into {export_dir}: "
                 f"{files.reason(error)}. Free some space or check the folder's "
                 "permissions."
             ) from error
-        files.atomic_write(
-            aside / DESCRIPTION, json.dumps(description or {}, indent=2) + "\n"
-        )
+        size = sum(weight.dtype.size * tf.size(weight) for weight in owner.weights)
+        described = {**(description or {}), "weights_bytes": int(size)}
+        files.atomic_write(aside / DESCRIPTION, json.dumps(described, indent=2) + "\n")
         if has_warmup:
             warmup.write_warmup_requests(aside, searcher, list(chosen))
         if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
@@ -103,15 +106,21 @@ def export(
     return numbered.path
 
 
-def _owner(searcher: TextSearch) -> tf.Module:
-    """Return what holds the weights and the vocabulary, and no function.
+def _owner(searcher: TextSearch, functions: Iterable[Callable]) -> tf.Module:
+    """Return what holds the vocabulary and the weights that functions read, no more.
 
     Every function that a saved object has is traced and written, asked for or not. And
     of a variable of Keras a copy is written, which the functions do not read: Python
     puts that right when it loads, TF Serving's loader does not (Keras 3.15).
     """
+    traced = [function.get_concrete_function() for function in functions]
+    read = {handle.ref() for each in traced for handle in each.captured_inputs}
     owner = tf.Module(name="serving")
-    owner.weights = [weight.value for weight in searcher.model.weights]
+    owner.weights = [
+        variable
+        for variable in searcher.variables_of_search
+        if variable.handle.ref() in read
+    ]
     owner.tokenizer = searcher.tokenizer
     return owner
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 from keras import ops
@@ -23,8 +23,16 @@ from keras_transformer.train_step import TokenTrainer
 if TYPE_CHECKING:
     from keras_transformer.decoding import Past
     from keras_transformer.layers.decoder import StepWeights
+    from keras_transformer.layers.panels import Panels
 
 Tensor = Any
+
+
+class SearchWeights(NamedTuple):
+    """The matrices that a step of a search maps its rows with, laid out for few."""
+
+    layers: list[StepWeights]
+    words: Panels | None  # of the pre-softmax map
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -180,9 +188,17 @@ class Transformer(TokenTrainer):
         """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
         return self.decoder.empty_cache(batch_size, num_columns)
 
-    def step_weights(self) -> list[StepWeights]:
-        """Lay the decoder's matrices out as `decode_step` needs them, once a search."""
-        return self.decoder.step_weights()
+    def step_weights(self, with_words: bool = False) -> SearchWeights:
+        """Lay the decoder's matrices out as `decode_step` needs them.
+
+        Args:
+            with_words: Also the pre-softmax map, the largest: worth it where many
+                searches use what is laid out once, not for a single one.
+        """
+        return SearchWeights(
+            self.decoder.step_weights(),
+            self.output_embedding.panels() if with_words else None,
+        )
 
     def decode_step(
         self,
@@ -191,7 +207,7 @@ class Transformer(TokenTrainer):
         past: Past,
         source: dict[str, Any],
         cache: list[tuple[Tensor, Tensor]],
-        weights: list[StepWeights],
+        weights: SearchWeights,
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Decode one token of each hypothesis.
 
@@ -224,9 +240,9 @@ class Transformer(TokenTrainer):
             source["memory"],
             source["mask"],
             cache,
-            weights,
+            weights.layers,
         )
-        logits = self.output_embedding.logits(output)
+        logits = self.output_embedding.logits(output, weights.words)
         beam_size, vocab_size = tokens.shape[1], logits.shape[-1]
         return ops.reshape(logits, (-1, beam_size, vocab_size)), cache
 

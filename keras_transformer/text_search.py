@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search
 from keras_transformer.decoding.beam_search import StepFunction
-from keras_transformer.model import Transformer
+from keras_transformer.model import SearchWeights, Transformer
 
 Answer = TypeVar("Answer")
 
@@ -57,6 +58,25 @@ class TextSearch(tf.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
+        self._step_weights = model.step_weights
+
+    def with_kept_weights(self) -> Self:
+        """Return the same search, with the weights of its steps laid out once for all.
+
+        It is faster: otherwise each search lays them out anew, and leaves out the
+        largest, the pre-softmax map. What is laid out takes as much memory again as the
+        decoder and the map, and does not follow the model: for weights that change no
+        more.
+        """
+        kept = copy.copy(self)
+        kept._step_weights = KeptWeights(self.model)
+        return kept
+
+    @property
+    def variables_of_search(self) -> list[tf.Variable]:
+        """All variables that a search reads, those of the model among them."""
+        own = [weight.value for weight in self.model.weights]
+        return own + getattr(self._step_weights, "variables", [])
 
     def start(
         self, source_tokens: tf.Tensor, limits: tf.Tensor
@@ -106,8 +126,7 @@ class TextSearch(tf.Module):
 
     def step_function(self) -> StepFunction:
         """Return the model's step, with its matrices laid out for many."""
-        weights = self.model.step_weights()
-        return functools.partial(self.model.decode_step, weights=weights)
+        return functools.partial(self.model.decode_step, weights=self._step_weights())
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -142,6 +161,33 @@ class TextSearch(tf.Module):
         """Count the tokens of each row that are no padding, int32 `[batch]`."""
         is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
         return tf.reduce_sum(is_real, axis=1)
+
+
+class KeptWeights:
+    """What a model's `step_weights` gave once, read from variables whenever called.
+
+    Args:
+        model: Its weights are as they are now.
+    """
+
+    def __init__(self, model: Transformer):
+        weights = model.step_weights(with_words=True)
+        self._weights = tf.nest.map_structure(_kept, weights)
+        self.variables = [
+            each for each in tf.nest.flatten(self._weights) if each is not None
+        ]
+
+    def __call__(self) -> SearchWeights:
+        """Read them, within the graph that is made."""
+        return tf.nest.map_structure(_read, self._weights)
+
+
+def _kept(weight):
+    return None if weight is None else tf.Variable(weight, trainable=False)
+
+
+def _read(variable):
+    return None if variable is None else tf.convert_to_tensor(variable)
 
 
 def in_batches(

@@ -124,7 +124,7 @@ def test_cached_decoding_equals_the_full_pass(model, is_traced):
     def decode():
         source = model.start_decoding(SOURCE)
         cache = model.empty_cache(3, num_beams * steps)
-        weights, found = model.step_weights(), []
+        weights, found = model.step_weights(with_words=is_traced), []
         for step in range(steps):
             tokens = np.repeat(other[:, step, None], num_beams, 1)
             tokens[:, slots[step]] = inputs[:, step]

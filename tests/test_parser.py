@@ -317,7 +317,7 @@ def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
         assert other.text == ("" if own.tree is None else str(own.tree))
         np.testing.assert_allclose(other.score, own.score, atol=1e-4)
         assert (other.truncated, other.valid) == (own.truncated, own.valid)
-    assert exported.read_description(small_parser_export) == {"preset": "tiny"}
+    assert exported.read_description(small_parser_export)["preset"] == "tiny"
     assert small_parser_export.name == "1"
 
 

@@ -187,9 +187,11 @@ def test_pieces_stand_at_the_sides_of_the_attention(signatures):
 
 
 def test_the_export_describes_itself(small_export):
-    assert exported.read_description(small_export) == {"preset": "tiny"}
+    stored = stored_numbers(small_export)[tf.float32]
+    expected = {"preset": "tiny", "weights_bytes": 4 * stored}
+    assert exported.read_description(small_export) == expected
     path = small_export / "assets.extra" / "keras_transformer.json"
-    assert json.loads(path.read_text()) == {"preset": "tiny"}
+    assert json.loads(path.read_text()) == expected
 
 
 def test_an_export_that_translates_otherwise_is_refused(small_export):
@@ -217,16 +219,43 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
         signatures=["serving_default"],
         check_texts=["A dog runs!", "one two"],
     )
-    stored = tf.train.load_checkpoint(str(version / "variables" / "variables"))
-    shapes = stored.get_variable_to_shape_map()
-    sizes = collections.Counter()
-    for name, dtype in stored.get_variable_to_dtype_map().items():
-        sizes[dtype] += int(np.prod(shapes[name]))
+    sizes = stored_numbers(version)
     assert sizes[tf.bfloat16] == translator.model.count_params()
     assert sizes[tf.float32] == 0
     ours = translator.translate(["zwei eins", "Ein Hund"])
     theirs = exported.translate(version, ["zwei eins", "Ein Hund"])
     assert [own.text for own in ours] == [other.text for other in theirs]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_is_kept_is_stored_besides(precision, tmp_path):
+    translator = make_translator(precision=precision).with_kept_weights()
+    texts = ["A dog runs!", "one two"]
+    stored = {}
+    for name in ("serving_default", "align", "score"):
+        version = exported.export(
+            translator, tmp_path, signatures=[name], check_texts=texts
+        )
+        stored[name] = stored_numbers(version)[tf.as_dtype(precision)]
+    kept = sum(map(tf.size, translator._step_weights.variables)).numpy()
+    # The matrix of words is the largest by far, and filled up.
+    assert kept >= translator.model.config.vocab_size * 6
+    assert stored["align"] == translator.model.count_params() + kept
+    assert stored["score"] == translator.model.count_params()
+    # Without what the steps read laid out.
+    decoder = translator.model.decoder.count_params()
+    for_steps = decoder - 2 * 2 * 6 * 6  # keys and values of the source, two layers
+    assert stored["serving_default"] == stored["align"] - for_steps
+
+
+def stored_numbers(version):
+    """Count the numbers in an export's variables, by their type."""
+    stored = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+    shapes = stored.get_variable_to_shape_map()
+    sizes = collections.Counter()
+    for name, dtype in stored.get_variable_to_dtype_map().items():
+        sizes[dtype] += int(np.prod(shapes[name]))
+    return sizes
 
 
 def test_trial_texts_are_odd_ones_and_words_of_the_model(module):

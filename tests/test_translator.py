@@ -56,6 +56,31 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
     )
 
 
+def test_kept_weights_translate_alike_and_stay(parts):
+    model, tokenizer = parts
+    model = Transformer(model.config)
+    following = make((model, tokenizer), num_best=2)
+    kept = following.with_kept_weights()
+
+    def assert_equal(ours, theirs):
+        assert [t.text for t in ours] == [t.text for t in theirs]
+        np.testing.assert_allclose(
+            [[each.score for each in t.nbest] for t in ours],
+            [[each.score for each in t.nbest] for t in theirs],
+            atol=1e-5,
+        )
+
+    before = following.translate(MIXED, batch_size=5)  # of 4 rows, and of 20
+    assert_equal(kept.translate(MIXED, batch_size=1), before)
+    assert_equal(kept.translate(MIXED, batch_size=5), before)
+    for layer in model.decoder.layers:
+        kernel = layer.ffn.hidden.kernel
+        kernel.assign(-kernel)
+    assert_equal(kept.translate(MIXED, batch_size=5), before)
+    after = following.translate(MIXED, batch_size=5)
+    assert [t.score for t in after] != [t.score for t in before]
+
+
 def test_a_source_without_words_becomes_nothing(parts):
     translation = make(parts).translate(["  "])[0]
     assert (translation.text, translation.score, translation.truncated) == (

@@ -172,6 +172,11 @@ class MultiHeadAttention(keras.layers.Layer):
             self._split_heads(self.value_projection(rows.flat(source)), source),
         )
 
+    @property
+    def source_variables(self) -> list[keras.Variable]:
+        """What `project_source` reads."""
+        return self.key_projection.weights + self.value_projection.weights
+
     def project_query(self, query: Tensor) -> Tensor:
         """Map float `[batch, length, d_model]` to `[batch, heads, length, key_dim]`."""
         return self._split_heads(self.query_projection(rows.flat(query)), query)
@@ -225,16 +230,14 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         layers = [getattr(self, f"{name}_projection") for name in names]
         return [
-            panels_lib.cut(
-                list(group), panels_lib.fitting_width(width // self.num_heads)
-            )
+            panels_lib.cut(list(group), unit=width // self.num_heads)
             for width, group in itertools.groupby(layers, lambda layer: layer.units)
         ]
 
     def output_panels(self) -> Panels:
         """Cut the projection of the joined heads, for `attend_step`."""
-        width = panels_lib.fitting_width(self.output_projection.units)
-        return panels_lib.cut([self.output_projection], width)
+        projection = self.output_projection
+        return panels_lib.cut([projection], unit=projection.units)
 
     def project_step(
         self, inputs: Tensor, panels: list[Panels], beam_size: int | Tensor

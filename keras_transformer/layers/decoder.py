@@ -213,6 +213,7 @@ class Decoder(ConfiguredLayer):
         project = traces.by_number(
             [layer.cross_attention for layer in self.layers],
             lambda attention, source: attention.project_source(source),
+            lambda attention: attention.source_variables,
         )
         return [project(n, encoder_output) for n in range(self.config.num_layers)]
 

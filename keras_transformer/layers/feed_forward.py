@@ -81,7 +81,7 @@ class FeedForward(keras.layers.Layer):
     def panels(self) -> tuple[Panels, Panels]:
         """Cut both maps for `step`."""
         return tuple(
-            panels_lib.cut([layer], panels_lib.fitting_width(layer.units))
+            panels_lib.cut([layer], unit=layer.units)
             for layer in (self.hidden, self.output_projection)
         )
 

@@ -29,18 +29,19 @@ class Panels(NamedTuple):
     """A linear map, cut."""
 
     kernel: Tensor  # float [panels, width_in, width]
-    bias: Tensor | None  # float [panels * width]
+    bias: Tensor | None = None  # float [panels * width]
 
 
-def cut(layers: list[keras.layers.Dense], width: int) -> Panels:
+def cut(layers: list[keras.layers.Dense], unit: int) -> Panels:
     """Cut linear maps of one input into panels, one map after another.
 
     Args:
         layers: Without activation, or with one that is left to the caller. All with a
             bias, or none.
-        width: Columns of a panel; divides the width of each map.
+        unit: Columns that stay apart from the next, such as a head's: no panel has
+            columns of two units. Divides the width of each map.
     """
-    dtype = layers[0].compute_dtype
+    dtype, width = layers[0].compute_dtype, _fitting_width(unit)
     kernels = [_cut(ops.cast(layer.kernel, dtype), width) for layer in layers]
     kernel = kernels[0] if len(kernels) == 1 else ops.concatenate(kernels)
     bias = None
@@ -49,15 +50,19 @@ def cut(layers: list[keras.layers.Dense], width: int) -> Panels:
     return Panels(kernel, bias)
 
 
-def fitting_width(columns: int) -> int:
-    """Return a width of panels that divides a matrix's columns, or all where none does.
+def cut_transposed(matrix: Tensor) -> Panels:
+    """Cut the linear map whose kernel is a matrix transposed, without a bias.
 
-    It is for the machine at hand; another computes the same with it, less fast.
+    Args:
+        matrix: float `[columns, width_in]`.
+
+    Returns:
+        Panels of the map, zeros after its last column until the panel is full.
     """
-    is_narrow = machine.has_avx2_alone() and not machine.has_gpu()
-    most = _NARROW if is_narrow else _WIDE
-    near = range(most // 2, most + 1)
-    return max((width for width in near if columns % width == 0), default=columns)
+    columns, width_in = matrix.shape
+    width = _width()
+    matrix = ops.pad(matrix, ((0, -columns % width), (0, 0)))
+    return Panels(transposed(ops.reshape(matrix, (-1, width, width_in)), (0, 2, 1)))
 
 
 def mapped(inputs: Tensor, panels: Panels) -> Tensor:
@@ -89,6 +94,19 @@ def transposed(values: Tensor, axes: tuple[int, ...]) -> Tensor:
 
     bits = tf.bitcast(values, _BITS[values.dtype.size])
     return tf.bitcast(tf.transpose(bits, axes), values.dtype)
+
+
+def _fitting_width(unit: int) -> int:
+    """Return a width of panels that divides a unit, or all of it where none does."""
+    most = _width()
+    near = range(most // 2, most + 1)
+    return max((width for width in near if unit % width == 0), default=unit)
+
+
+def _width() -> int:
+    """Return the best width on this machine; another computes the same, less fast."""
+    is_narrow = machine.has_avx2_alone() and not machine.has_gpu()
+    return _NARROW if is_narrow else _WIDE
 
 
 def _cut(matrix: Tensor, width: int) -> Tensor:

@@ -29,13 +29,18 @@ def traced_once(run: Callable) -> Callable:
     return tf.function(run, autograph=False)
 
 
-def by_number(layers: Sequence[keras.layers.Layer], run: Callable) -> Callable:
+def by_number(
+    layers: Sequence[keras.layers.Layer],
+    run: Callable,
+    variables: Callable[[Any], Sequence[keras.Variable]] = lambda layer: layer.weights,
+) -> Callable:
     """Return `run` of one of some equal layers, as a function of its number.
 
     Args:
         layers: Built with one configuration.
         run: Gets one of the layers, then tensors. Uses no other layer's variables and
             no dropout, which would be the same in all layers.
+        variables: Of a layer, those that `run` uses.
     """
     if not _is_tracing():
         return lambda number, *inputs: run(layers[number], *inputs)
@@ -43,10 +48,10 @@ def by_number(layers: Sequence[keras.layers.Layer], run: Callable) -> Callable:
 
     @traced_once
     def run_first(weights, *inputs):
-        with replaced(first.weights, weights):
+        with replaced(variables(first), weights):
             return run(first, *inputs)
 
-    return lambda number, *inputs: run_first(values(layers[number].weights), *inputs)
+    return lambda number, *inputs: run_first(values(variables(layers[number])), *inputs)
 
 
 def values(variables: Sequence[keras.Variable]) -> list[Tensor]:

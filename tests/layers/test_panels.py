@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.layers import panels
 from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.feed_forward import FeedForward
 
 
@@ -14,6 +15,12 @@ def with_random_weights(layer):
     draw = np.random.default_rng(5)
     layer.set_weights([draw.normal(size=w.shape) for w in layer.get_weights()])
     return layer
+
+
+def own_width(units):
+    layer = keras.layers.Dense(units)
+    layer.build((None, 2))
+    return panels.cut([layer], units).kernel.shape[-1]
 
 
 @pytest.mark.parametrize(
@@ -31,23 +38,64 @@ def with_random_weights(layer):
 def test_panels_divide_a_matrix(columns, wide, narrow, monkeypatch):
     monkeypatch.setattr(panels.machine, "has_gpu", lambda: False)
     monkeypatch.setattr(panels.machine, "has_avx2_alone", lambda: False)
-    assert panels.fitting_width(columns) == wide
+    assert own_width(columns) == wide
     monkeypatch.setattr(panels.machine, "has_avx2_alone", lambda: True)
-    assert panels.fitting_width(columns) == narrow
+    assert own_width(columns) == narrow
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
-@pytest.mark.parametrize("width", [2, 3, 6])
-def test_a_cut_map_maps_as_the_layers_do(width, use_bias):
+@pytest.mark.parametrize("unit", [2, 3, 6])
+def test_a_cut_map_maps_as_the_layers_do(unit, use_bias):
     inputs = np.random.default_rng(2).normal(size=(5, 4)).astype("float32")
     layers = [keras.layers.Dense(units, use_bias=use_bias) for units in (6, 12)]
     for layer in layers:
         layer.build((None, 4))
         with_random_weights(layer)
     expected = np.concatenate([layer(inputs) for layer in layers], axis=1)
-    cut = panels.cut(layers, width)
-    assert cut.kernel.shape == (18 // width, 4, width)
+    cut = panels.cut(layers, unit)
+    assert cut.kernel.shape == (18 // unit, 4, unit)
     np.testing.assert_allclose(panels.mapped(inputs, cut), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 63, 64, 130])
+def test_a_transposed_matrix_is_cut_with_zeros_after_it(columns):
+    draw = np.random.default_rng(7)
+    inputs, matrix = draw.normal(size=(5, 4)), draw.normal(size=(columns, 4))
+    found = panels.mapped(inputs, panels.cut_transposed(tf.constant(matrix)))
+    np.testing.assert_allclose(found[:, :columns], inputs @ matrix.T, atol=1e-12)
+    np.testing.assert_array_equal(found[:, columns:], 0)
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+@pytest.mark.parametrize("num_rows", [1, 16, 17, 40])
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_logits_of_few_rows_and_of_many_are_the_same(use_bias, num_rows, is_traced):
+    inputs = np.random.default_rng(8).normal(size=(num_rows, 6)).astype("float32")
+    layer = TokenEmbedding(130, 6, use_output_bias=use_bias)
+    layer.build()
+    with_random_weights(layer)
+    cut = layer.panels()
+
+    def logits(inputs):
+        return layer.logits(inputs, cut)
+
+    if is_traced:
+        shape = tf.TensorSpec([None, 6], tf.float32)
+        logits = tf.function(logits, input_signature=[shape], autograph=False)
+    found = logits(inputs)
+    assert found.shape == (num_rows, 130)
+    np.testing.assert_allclose(found, layer.logits(inputs), atol=1e-5)
+
+
+def test_few_rows_alone_read_the_panels():
+    layer = TokenEmbedding(130, 6)
+    layer.build()
+    others = panels.Panels(tf.ones_like(layer.panels().kernel))
+    of_panels, of_matrix = (
+        layer.logits(np.ones((num_rows, 6), "float32"), others) for num_rows in (16, 17)
+    )
+    np.testing.assert_array_equal(of_panels, 6.0)
+    np.testing.assert_allclose(of_matrix, layer.logits(np.ones((17, 6), "float32")))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
