@@ -77,9 +77,7 @@ def main() -> dict:
     around = measure.surroundings(_PRECISION.value)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        version = exported.export(
-            translator.with_kept_weights(), folder, signatures=[exported.SIGNATURE]
-        )
+        version = exported.export(translator, folder, signatures=[exported.SIGNATURE])
         export_s = time.perf_counter() - began
         timed = time_calls(version, texts)
     result = {

@@ -60,9 +60,9 @@ def read_lines(path: str, sample: int | None) -> list[str]:
             f"{path} must be UTF-8 text. "
             f"Received: {error.reason} at byte {error.start}."
         ) from error
-    lines = text.removesuffix("\n").split("\n")  # other separators belong to a line
-    if lines == [""]:
+    if not text:
         raise ValueError(f"{path} is empty: there is nothing to translate.")
+    lines = text.removesuffix("\n").split("\n")  # other separators belong to a line
     if sample is None or sample >= len(lines):
         return lines
     return [lines[index * len(lines) // sample] for index in range(sample)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -36,6 +37,8 @@ _ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
 _SCORE_TOLERANCE = 1e-4
 _TIE_TOLERANCE = 1e-5
 _MOST_TIES = 0.25
+# Texts of a check that are tried alone besides.
+_TEXTS_ALONE = 4
 
 
 def export(
@@ -46,13 +49,13 @@ def export(
     signatures: Sequence[str] | None = None,
     description: dict[str, Any] | None = None,
     check_texts: Sequence[str] = (),
+    has_panels: bool = True,
     has_warmup: bool = False,
 ) -> pathlib.Path:
     """Write a SavedModel as the next version of a model, whole or not at all.
 
     Args:
-        searcher: What to export, with its search settings; one `with_kept_weights` is
-            larger and answers faster.
+        searcher: What to export, with its search settings.
         export_dir: Holds one folder a version, as TF Serving wants it.
         num_best: Hypotheses of the signature `nbest`; None: the beam size. A parser has
             no such signature.
@@ -62,6 +65,8 @@ def export(
             the weights that the signatures read.
         check_texts: Translated (parsed) by the export as written and by `searcher`,
             where the signature `serving_default` (`parse`) is among those exported.
+        has_panels: Whether to store the weights of a search's steps laid out, beside
+            the model's own that are read: larger, and faster for few sentences.
         has_warmup: Whether to add the requests that TF Serving runs first.
 
     Returns:
@@ -79,7 +84,8 @@ def export(
             "`num_best` (--nbest) is for translation models; a parser gives one tree. "
             f"Received: num_best={num_best}."
         )
-    module = ParsingModule(searcher) if is_parser else ServingModule(searcher, num_best)
+    served = searcher.with_kept_weights() if has_panels else searcher
+    module = ParsingModule(served) if is_parser else ServingModule(served, num_best)
     chosen = module.signatures()
     for name in signatures or ():
         check_choice("signature", name, chosen)
@@ -88,7 +94,7 @@ def export(
     with files.numbered_folder(export_dir, next_version) as numbered:
         aside = numbered.aside
         try:
-            owner = _owner(searcher, chosen.values())
+            owner = _owner(served, chosen.values())
             tf.saved_model.save(owner, str(aside), signatures=chosen)
         except tf.errors.OpError as error:
             raise OSError(
@@ -116,9 +122,10 @@ def _owner(searcher: TextSearch, functions: Iterable[Callable]) -> tf.Module:
     traced = [function.get_concrete_function() for function in functions]
     read = {handle.ref() for each in traced for handle in each.captured_inputs}
     owner = tf.Module(name="serving")
+    own = [weight.value for weight in searcher.model.weights]
     owner.weights = [
         variable
-        for variable in searcher.variables_of_search
+        for variable in own + searcher.kept_variables
         if variable.handle.ref() in read
     ]
     owner.tokenizer = searcher.tokenizer
@@ -133,7 +140,8 @@ def check_same(
     Args:
         searcher: What was exported.
         saved_model: The export.
-        texts: What to translate, or parse.
+        texts: What to translate, or parse: all together, and the last few alone too,
+            for which the export may read other weights.
 
     Raises:
         ValueError: If an answer differs, and not for a tie; the message shows it.
@@ -141,25 +149,32 @@ def check_same(
     if not len(texts):
         return
     if isinstance(searcher, Parser):
+        serve = _signature(saved_model, PARSE_SIGNATURE)
+        theirs = functools.partial(
+            parse_in_batches, parse_batch=lambda text: serve(text=text)
+        )
         ours = parse_in_batches(texts, BATCH_SIZE, searcher.parse_batch)
-        theirs = parse(saved_model, texts)
     else:
+        theirs = functools.partial(
+            translate_in_batches, translate_batch=load(saved_model)
+        )
         ours = searcher.translate(texts)
-        theirs = translate(saved_model, texts)
-    answers = [*zip(texts, ours, theirs, strict=True)]
+    answers = [*zip(texts, ours, theirs(texts, BATCH_SIZE), strict=True)]
+    alone = texts[-_TEXTS_ALONE:]
+    answers += zip(alone, ours[-_TEXTS_ALONE:], theirs(alone, 1), strict=True)
     differing = [answer for answer in answers if not _is_same(*answer[1:])]
     ties = [answer for answer in answers if answer[1].text != answer[2].text]
     if len(ties) > len(answers) * _MOST_TIES:  # so many are none
         differing = ties
     if differing:
-        shown = [
-            f"{text!r}: {own.text!r} became {other.text!r}"
-            for text, own, other in differing[:5]
-        ]
+        shown = {
+            text: f"{text!r}: {own.text!r} became {other.text!r}"
+            for text, own, other in differing
+        }
         verb = "parses" if isinstance(searcher, Parser) else "translates"
         raise ValueError(
-            f"The export {verb} {len(differing)} of {len(texts)} texts otherwise "
-            f"than the model, so it is not kept: {'; '.join(shown)}."
+            f"The export {verb} {len(shown)} of {len(set(texts))} texts otherwise "
+            f"than the model, so it is not kept: {'; '.join([*shown.values()][:5])}."
         )
 
 

@@ -29,7 +29,7 @@ Tensor = Any
 
 
 class SearchWeights(NamedTuple):
-    """The matrices that a step of a search maps its rows with, laid out for few."""
+    """All weights of a search's steps, with matrices laid out for few rows."""
 
     layers: list[StepWeights]
     words: Panels | None  # of the pre-softmax map

@@ -163,6 +163,16 @@ class Parser(TextSearch):
         answer = self._answers(text)
         return {name: answer[name] for name in ("tree", *Parse._fields[1:])}
 
+    def _renewed(self):
+        return Parser(
+            self.model,
+            self.tokenizer,
+            self.vocabulary,
+            self.decoding,
+            self.constraint,
+            constrained=self.constrained,
+        )
+
     # One graph for `parse` and `parse_batch`.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _answers(self, text):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search
 from keras_transformer.decoding.beam_search import StepFunction
+from keras_transformer.layers.embedding import FEW_ROWS
 from keras_transformer.model import SearchWeights, Transformer
 
 Answer = TypeVar("Answer")
@@ -65,18 +65,26 @@ class TextSearch(tf.Module):
 
         It is faster: otherwise each search lays them out anew, and leaves out the
         largest, the pre-softmax map. What is laid out takes as much memory again as the
-        decoder and the map, and does not follow the model: for weights that change no
-        more.
+        decoder and the map.
+
+        It is for a model whose weights change no more. If they do, it is of no use, and
+        does not say so: it reads the new encoder beside the old decoder. Not for use
+        within a `tf.function`.
         """
-        kept = copy.copy(self)
-        kept._step_weights = KeptWeights(self.model)
+        kept = self._renewed()
+        has_few_rows = self.decoding.beam_size <= FEW_ROWS
+        kept._step_weights = KeptWeights(self.model, with_words=has_few_rows)
         return kept
 
     @property
-    def variables_of_search(self) -> list[tf.Variable]:
-        """All variables that a search reads, those of the model among them."""
-        own = [weight.value for weight in self.model.weights]
-        return own + getattr(self._step_weights, "variables", [])
+    def kept_variables(self) -> list[tf.Variable]:
+        """What `with_kept_weights` laid out; nothing without."""
+        is_kept = isinstance(self._step_weights, KeptWeights)
+        return list(self._step_weights.variables) if is_kept else []
+
+    def _renewed(self) -> Self:
+        """Return a search of the same model, tokenizer and settings."""
+        raise NotImplementedError
 
     def start(
         self, source_tokens: tf.Tensor, limits: tf.Tensor
@@ -125,7 +133,7 @@ class TextSearch(tf.Module):
         )
 
     def step_function(self) -> StepFunction:
-        """Return the model's step, with its matrices laid out for many."""
+        """Return the model's step, with its weights laid out for the rows of one."""
         return functools.partial(self.model.decode_step, weights=self._step_weights())
 
     @property
@@ -163,31 +171,32 @@ class TextSearch(tf.Module):
         return tf.reduce_sum(is_real, axis=1)
 
 
-class KeptWeights:
+class KeptWeights(tf.Module):
     """What a model's `step_weights` gave once, read from variables whenever called.
 
     Args:
-        model: Its weights are as they are now.
+        model: What its weights are now is kept.
+        with_words: As of `step_weights`.
     """
 
-    def __init__(self, model: Transformer):
-        weights = model.step_weights(with_words=True)
-        self._weights = tf.nest.map_structure(_kept, weights)
-        self.variables = [
-            each for each in tf.nest.flatten(self._weights) if each is not None
+    def __init__(self, model: Transformer, with_words: bool):
+        super().__init__(name="kept_weights")
+        weights = model.step_weights(with_words)
+        self._kept = [
+            tf.Variable(weight, trainable=False)
+            for weight in tf.nest.flatten(weights)
+            if weight is not None
         ]
+        is_there = tf.nest.map_structure(lambda weight: weight is not None, weights)
+        # As a function: TensorFlow would wrap what an attribute holds.
+        self._structure = lambda: is_there
 
     def __call__(self) -> SearchWeights:
         """Read them, within the graph that is made."""
-        return tf.nest.map_structure(_read, self._weights)
-
-
-def _kept(weight):
-    return None if weight is None else tf.Variable(weight, trainable=False)
-
-
-def _read(variable):
-    return None if variable is None else tf.convert_to_tensor(variable)
+        values = map(tf.convert_to_tensor, self._kept)
+        return tf.nest.map_structure(
+            lambda is_there: next(values) if is_there else None, self._structure()
+        )
 
 
 def in_batches(

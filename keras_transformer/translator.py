@@ -172,6 +172,11 @@ class Translator(TextSearch):
             forced_prefix = tf.zeros([tf.shape(source_tokens)[0], 0], tf.int32)
         return self._search(source_tokens, forced_prefix, num_best)
 
+    def _renewed(self):
+        return Translator(
+            self.model, self.tokenizer, self.decoding, num_best=self.num_best
+        )
+
     # One graph for all signatures of an export.
     @tf.function(
         input_signature=[

@@ -65,7 +65,7 @@ def small_export(tmp_path_factory) -> pathlib.Path:
     from tests.small_models import make_translator
 
     return exported.export(
-        make_translator().with_kept_weights(),
+        make_translator(),
         tmp_path_factory.mktemp("export"),
         num_best=3,
         description={"preset": "tiny"},
@@ -81,7 +81,7 @@ def small_parser_export(tmp_path_factory) -> pathlib.Path:
 
     parser = make_parser()
     return exported.export(
-        parser.with_kept_weights(),
+        parser,
         tmp_path_factory.mktemp("parser_export"),
         description={"preset": "tiny"},
         check_texts=exported.trial_texts(parser, 7),

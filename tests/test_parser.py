@@ -163,6 +163,15 @@ def test_one_string_gives_one_tree_and_a_list_a_list(parser):
     assert isinstance(parser("A dog"), trees.Tree)
 
 
+def test_kept_weights_parse_alike_with_the_same_settings():
+    plain = make_parser(constrained=False, beam_size=2)
+    kept = plain.with_kept_weights()
+    assert not kept.constrained
+    settings = ("vocabulary", "decoding", "constraint", "tokenizer", "model")
+    assert all(getattr(kept, name) == getattr(plain, name) for name in settings)
+    assert kept.parse(["A dog runs", "one"]) == plain.parse(["A dog runs", "one"])
+
+
 def test_limits_of_trees_are_kept():
     parser = make_parser(
         constraint=ConstraintConfig(max_depth=3, max_openings=2), beam_size=2

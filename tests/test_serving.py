@@ -218,6 +218,7 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
         tmp_path,
         signatures=["serving_default"],
         check_texts=["A dog runs!", "one two"],
+        has_panels=False,
     )
     sizes = stored_numbers(version)
     assert sizes[tf.bfloat16] == translator.model.count_params()
@@ -228,8 +229,8 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_what_is_kept_is_stored_besides(precision, tmp_path):
-    translator = make_translator(precision=precision).with_kept_weights()
+def test_panels_are_stored_besides_what_is_read(precision, tmp_path):
+    translator = make_translator(precision=precision)
     texts = ["A dog runs!", "one two"]
     stored = {}
     for name in ("serving_default", "align", "score"):
@@ -237,15 +238,32 @@ def test_what_is_kept_is_stored_besides(precision, tmp_path):
             translator, tmp_path, signatures=[name], check_texts=texts
         )
         stored[name] = stored_numbers(version)[tf.as_dtype(precision)]
-    kept = sum(map(tf.size, translator._step_weights.variables)).numpy()
+    panels = sum(map(tf.size, translator.with_kept_weights().kept_variables)).numpy()
     # The matrix of words is the largest by far, and filled up.
-    assert kept >= translator.model.config.vocab_size * 6
-    assert stored["align"] == translator.model.count_params() + kept
+    assert panels >= translator.model.config.vocab_size * 6
+    assert stored["align"] == translator.model.count_params() + panels
     assert stored["score"] == translator.model.count_params()
-    # Without what the steps read laid out.
-    decoder = translator.model.decoder.count_params()
-    for_steps = decoder - 2 * 2 * 6 * 6  # keys and values of the source, two layers
-    assert stored["serving_default"] == stored["align"] - for_steps
+    # Of the decoder, only keys and values of the source are read as they were.
+    decoder = translator.model.decoder.count_params() - 2 * 2 * 6 * 6
+    assert stored["serving_default"] == stored["align"] - decoder
+
+
+@pytest.mark.parametrize("is_of_words", [True, False])
+def test_an_export_with_a_damaged_panel_is_refused(is_of_words, tmp_path, monkeypatch):
+    """One text alone is translated by other panels than several at once."""
+    translator = make_translator()
+    kept = translator.with_kept_weights()
+    shapes = [tuple(each.shape) for each in kept.kept_variables]
+    words = translator.model.output_embedding.panels().kernel.shape
+    assert shapes.count(tuple(words)) == 1
+    for variable, shape in zip(kept.kept_variables, shapes, strict=True):
+        if len(shape) == 3 and is_of_words == (shape == tuple(words)):
+            variable.assign(-variable)
+    monkeypatch.setattr(translator, "with_kept_weights", lambda: kept)
+    texts = exported.trial_texts(translator, 16)
+    with pytest.raises(ValueError, match="texts otherwise than the model"):
+        exported.export(translator, tmp_path, check_texts=texts)
+    assert not any(tmp_path.iterdir())
 
 
 def stored_numbers(version):

@@ -56,7 +56,7 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
     )
 
 
-def test_kept_weights_translate_alike_and_stay(parts):
+def test_kept_weights_translate_alike_and_do_not_follow(parts):
     model, tokenizer = parts
     model = Transformer(model.config)
     following = make((model, tokenizer), num_best=2)
@@ -79,6 +79,35 @@ def test_kept_weights_translate_alike_and_stay(parts):
     assert_equal(kept.translate(MIXED, batch_size=5), before)
     after = following.translate(MIXED, batch_size=5)
     assert [t.score for t in after] != [t.score for t in before]
+
+
+@pytest.mark.parametrize("beam_size", [16, 17])
+def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
+    plain = make(parts, beam_size=beam_size, num_best=2)
+    kept = plain.with_kept_weights()
+    assert (kept.decoding, kept.num_best) == (plain.decoding, 2)
+    of_words = parts[0].output_embedding.panels().kernel.shape
+    shapes = [variable.shape for variable in kept.kept_variables]
+    assert (of_words in shapes) == (beam_size == 16)
+    assert plain.kept_variables == []
+    assert kept("one two") == plain("one two")
+
+
+def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
+    class Owner(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.translator = make(parts).with_kept_weights()
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def serve(self, text):
+            return self.translator.translate_batch(text)["translations"]
+
+    owner = Owner()
+    tf.saved_model.save(owner, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    expected = [[text.encode()] for text in make(parts)(MIXED)]
+    assert loaded.serve(tf.constant(MIXED)).numpy().tolist() == expected
 
 
 def test_a_source_without_words_becomes_nothing(parts):
@@ -179,7 +208,10 @@ def test_learned_positions_limit_the_input(parts):
 @pytest.fixture(scope="module")
 def saved(parts, tmp_path_factory):
     return exported.export(
-        make(parts), tmp_path_factory.mktemp("export"), signatures=["serving_default"]
+        make(parts),
+        tmp_path_factory.mktemp("export"),
+        signatures=["serving_default"],
+        has_panels=False,
     )
 
 

@@ -235,7 +235,7 @@ class Decoder(ConfiguredLayer):
         return [tuple(empty) for _ in self.layers]
 
     def step_weights(self) -> list[StepWeights]:
-        """Cut every layer's matrices for `step`, once a search."""
+        """Cut every layer's matrices for `step`."""
         cut = traces.by_number(self.layers, lambda layer: layer.step_weights())
         return [cut(number) for number in range(self.config.num_layers)]
 

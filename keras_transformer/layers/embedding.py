@@ -19,7 +19,7 @@ Tensor = Any
 # So many rows, or fewer, `logits` takes through panels. With 37,000 x 512 weights in
 # float32, TensorFlow on two cores with AVX2 maps 4 rows so in 4.2 ms instead of 6.5, 16
 # in 6.6 instead of 8.4; 128 would take 33 instead of 31.
-_FEW_ROWS = 16
+FEW_ROWS = 16
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -92,7 +92,7 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = rows.flat(ops.cast(inputs, self.compute_dtype))
         if panels is not None:
             logits = ops.cond(
-                ops.shape(vectors)[0] <= _FEW_ROWS,
+                ops.shape(vectors)[0] <= FEW_ROWS,
                 lambda: panels_lib.mapped(vectors, panels)[:, : self.vocab_size],
                 lambda: self._product(vectors),
             )

@@ -40,7 +40,8 @@ def by_number(
         layers: Built with one configuration.
         run: Gets one of the layers, then tensors. Uses no other layer's variables and
             no dropout, which would be the same in all layers.
-        variables: Of a layer, those that `run` uses.
+        variables: Of a layer, those that `run` uses; others it would read from the
+            first layer, whatever the number.
     """
     if not _is_tracing():
         return lambda number, *inputs: run(layers[number], *inputs)

@@ -120,6 +120,13 @@ def test_a_missing_input_is_named(program, saved_model, tmp_path, capsys):
     fails_with(program, capsys, f"No file {path}. Check --input.", saved_model, path)
 
 
+def test_an_empty_line_is_a_line(program, saved_model, tmp_path, capsys):
+    path = tmp_path / "line.txt"
+    path.write_text("\n")
+    assert program.main(["--saved_model", str(saved_model), "--input", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("\n  -> ")
+
+
 def test_an_empty_input_is_named(program, saved_model, tmp_path, capsys):
     path = tmp_path / "empty.txt"
     path.write_text("")
