@@ -62,18 +62,19 @@ flags.adopt_module_key_flags(search_flags)
 def main() -> dict:
     """Parse and return the JSON summary."""
     check_flags()
-    from keras_transformer import parse_run
+    from keras_transformer import parse_run, text_search
 
     sentences = parse_run.read_sentences(
         _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
     )
-    if _SAVED_MODEL.value is None:
-        parser = load_parser()
-        parse_run.leave_out_too_long(sentences, parser)
-        parse = parse_run.with_parser(parser, _BATCH_SIZE.value)
-    else:
-        parse = parse_run.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
-    parses = parse_run.parse_sentences(sentences, parse)
+    with text_search.started_soon(len(sentences.texts)):
+        if _SAVED_MODEL.value is None:
+            parser = load_parser()
+            parse_run.leave_out_too_long(sentences, parser)
+            parse = parse_run.with_parser(parser, _BATCH_SIZE.value)
+        else:
+            parse = parse_run.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
+        parses = parse_run.parse_sentences(sentences, parse)
     parse_run.write_parses(_OUTPUT.value, parses, _DRAW.value)
     for problem in sentences.problems:
         print(f"left out: {problem}", file=sys.stderr)

@@ -237,7 +237,8 @@ def started_soon(num_texts: int) -> Iterator[None]:
 
     TensorFlow's optimizer takes 1.6 s of the base model's first search on a CPU, and
     finds little in a search's graph: without it the next one takes as long as with it,
-    a model of 2 M weights a tenth longer.
+    a model of 2 M weights a tenth longer. A parser of 7 M weights and beam 21 starts
+    1.3 s sooner without, and is no slower afterwards.
 
     Args:
         num_texts: Texts to be answered within this context.
