@@ -49,7 +49,7 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     None,
-    "Sentences translated, or parsed, at once; default: 64, or 16.",
+    "Sentences translated, or parsed, at once; default: 128, or 16.",
     lower_bound=1,
 )
 _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
@@ -174,6 +174,7 @@ def score_translations() -> dict:
         language, perplexity = "de", None
     else:
         from keras_transformer import evaluation_run
+        from keras_transformer.translator import TRANSLATED_AT_ONCE
 
         sources, references = read_pairs()
         result = evaluation_run.translate_and_measure(
@@ -181,7 +182,7 @@ def score_translations() -> dict:
             sources,
             references,
             checkpoint=CHECKPOINT.value,
-            batch_size=_BATCH_SIZE.value or 64,
+            batch_size=_BATCH_SIZE.value or TRANSLATED_AT_ONCE,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result

@@ -33,7 +33,10 @@ _INPUT = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
 _NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best first.")
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 64, "Sentences translated at once.", lower_bound=1
+    "batch_size",
+    128,
+    "Sentences translated at once; fewer where they are long.",
+    lower_bound=1,
 )
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)

@@ -9,6 +9,7 @@ from typing import Any
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+from keras_transformer.translator import TRANSLATED_AT_ONCE
 
 
 def translate_and_measure(
@@ -17,7 +18,7 @@ def translate_and_measure(
     references: Sequence[str],
     *,
     checkpoint: str | None = None,
-    batch_size: int = 64,
+    batch_size: int = TRANSLATED_AT_ONCE,
     **decoding: Any,
 ) -> tuple[list[str], str, float]:
     """Translate sources by beam search and measure how likely the references are.

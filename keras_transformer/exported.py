@@ -21,6 +21,7 @@ from keras_transformer.parser import BATCH_SIZE, Parser, ParseText, parse_in_bat
 from keras_transformer.serving import ParsingModule, ServingModule
 from keras_transformer.text_search import TextSearch
 from keras_transformer.translator import (
+    TRANSLATED_AT_ONCE,
     Translation,
     Translator,
     translate_in_batches,
@@ -215,7 +216,9 @@ def next_version(export_dir: str | os.PathLike) -> int:
 
 
 def translate(
-    saved_model: str | os.PathLike, texts: Sequence[str], batch_size: int = 64
+    saved_model: str | os.PathLike,
+    texts: Sequence[str],
+    batch_size: int = TRANSLATED_AT_ONCE,
 ) -> list[Translation]:
     """Translate texts with an exported model, in batches of about equal length.
 

@@ -30,6 +30,10 @@ _NO_OPTIMIZER = "disable_meta_optimizer"
 # Steps between one look at what the search still needs and the next.
 STEPS_AT_ONCE = 8
 
+# Of a batch, all texts as long as the longest: bounds the memory of a search, which
+# keeps something of every token.
+_MOST_CHARACTERS = 2**16
+
 # Batches that are searched beside each other: where a layer is too small for all cores,
 # or one search waits for its Python, the other goes on.
 BATCHES_AT_ONCE = 2
@@ -208,7 +212,7 @@ def in_batches(
 
     Args:
         texts: What to answer.
-        batch_size: Texts answered at once.
+        batch_size: Texts answered at once; fewer where they are long.
         answer: Gives one answer for each text of a batch. Called by
             `BATCHES_AT_ONCE` threads.
 
@@ -216,9 +220,7 @@ def in_batches(
         ValueError: If `batch_size` is below 1.
     """
     check_at_least("batch_size", batch_size, 1)
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    starts = range(0, len(order), batch_size)
-    batches = [order[start : start + batch_size] for start in starts]
+    batches = _cut_by_length([len(text) for text in texts], batch_size)
 
     def answer_rows(rows):
         return zip(rows, answer([texts[row] for row in rows]), strict=True)
@@ -229,6 +231,22 @@ def in_batches(
         for found in pool.map(answer_rows, batches[1:]):
             answers.update(found)
     return [answers[row] for row in range(len(texts))]
+
+
+def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Return the numbers of the texts of each batch, short ones first.
+
+    Args:
+        lengths: Characters of each text.
+        batch_size: Texts of a batch at most.
+    """
+    batches: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
+        most = min(batch_size, _MOST_CHARACTERS // max(lengths[number], 1))
+        if not batches or len(batches[-1]) >= most:
+            batches.append([])
+        batches[-1].append(number)
+    return batches
 
 
 @contextlib.contextmanager

@@ -34,6 +34,11 @@ class Translation(NamedTuple):
     nbest: tuple[Hypothesis, ...]
 
 
+# Sentences: a model of 2 M weights takes a fifth less time than with half as many, and
+# little less with twice as many.
+TRANSLATED_AT_ONCE = 128
+
+
 class Translator(TextSearch):
     """Translates text with a model, its tokenizer and beam search, §6.1.
 
@@ -72,7 +77,7 @@ class Translator(TextSearch):
         return [translation.text for translation in self.translate(text)]
 
     def translate(
-        self, texts: Sequence[str], batch_size: int = 64
+        self, texts: Sequence[str], batch_size: int = TRANSLATED_AT_ONCE
     ) -> list[Translation]:
         """Translate texts, sorted by length into batches, and return them in order.
 

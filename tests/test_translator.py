@@ -45,6 +45,20 @@ def test_what_fails_in_any_batch_is_told():
         in_batches(["a", "b", "c", "d"], 1, answer)
 
 
+def test_batches_of_long_texts_are_small():
+    batches = []
+
+    def answer(batch):
+        batches.append([len(text) for text in batch])
+        return batch
+
+    lengths = [5, 0, 40_000, 2**15, 70_000, 2**15, 6, 5, 80_000]
+    texts = ["x" * length for length in lengths]
+    assert in_batches(texts, 3, answer) == texts
+    assert batches[0] == [0, 5, 5]
+    assert sorted(batches[1:]) == [[6, 2**15], [2**15], [40_000], [70_000], [80_000]]
+
+
 def test_translations_come_back_in_the_order_of_the_sources(parts):
     """Sorting into batches by length must not show."""
     translator = make(parts)
