@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pathlib
@@ -150,19 +149,14 @@ def check_same(
     if not len(texts):
         return
     if isinstance(searcher, Parser):
-        serve = _signature(saved_model, PARSE_SIGNATURE)
-        theirs = functools.partial(
-            parse_in_batches, parse_batch=lambda text: serve(text=text)
-        )
-        ours = parse_in_batches(texts, BATCH_SIZE, searcher.parse_batch)
+        run, own, other = parse_in_batches, searcher.parse_batch, _parsing(saved_model)
     else:
-        theirs = functools.partial(
-            translate_in_batches, translate_batch=load(saved_model)
-        )
-        ours = searcher.translate(texts)
-    answers = [*zip(texts, ours, theirs(texts, BATCH_SIZE), strict=True)]
-    alone = texts[-_TEXTS_ALONE:]
-    answers += zip(alone, ours[-_TEXTS_ALONE:], theirs(alone, 1), strict=True)
+        run, own = translate_in_batches, searcher.translate_batch
+        other = load(saved_model)
+    ours, theirs = (run(texts, BATCH_SIZE, answer) for answer in (own, other))
+    answers = [*zip(texts, ours, theirs, strict=True)]
+    last = slice(-_TEXTS_ALONE, None)
+    answers += zip(texts[last], ours[last], run(texts[last], 1, other), strict=True)
     differing = [answer for answer in answers if not _is_same(*answer[1:])]
     ties = [answer for answer in answers if answer[1].text != answer[2].text]
     if len(ties) > len(answers) * _MOST_TIES:  # so many are none
@@ -275,8 +269,13 @@ def parse(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it does not parse.
     """
+    return parse_in_batches(sentences, batch_size, _parsing(saved_model))
+
+
+def _parsing(saved_model: str | os.PathLike) -> Callable:
+    """Return what parses a batch, as `parse_in_batches` calls it."""
     serve = _signature(saved_model, PARSE_SIGNATURE)
-    return parse_in_batches(sentences, batch_size, lambda text: serve(text=text))
+    return lambda text: serve(text=text)
 
 
 def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> None:

@@ -87,7 +87,10 @@ class TextSearch(tf.Module):
         return list(self._step_weights.variables) if is_kept else []
 
     def _renewed(self) -> Self:
-        """Return a search of the same model, tokenizer and settings."""
+        """Return a search of the same model, tokenizer and settings.
+
+        Each kind of search has settings of its own.
+        """
         raise NotImplementedError
 
     def start(

@@ -1,5 +1,7 @@
 """Untrained models that choose, their tokenizers, and inputs for their signatures."""
 
+import collections
+
 import numpy as np
 import tensorflow as tf
 
@@ -79,3 +81,13 @@ def inputs_of(name, texts, second_texts=None):
         inputs["top_k"] = tf.zeros([batch], tf.int32)
         inputs["seed"] = tf.range(batch)
     return inputs
+
+
+def stored_numbers(version):
+    """Count the numbers in an export's variables, by their type."""
+    stored = tf.train.load_checkpoint(str(version / "variables" / "variables"))
+    shapes = stored.get_variable_to_shape_map()
+    sizes = collections.Counter()
+    for name, dtype in stored.get_variable_to_dtype_map().items():
+        sizes[dtype] += int(np.prod(shapes[name]))
+    return sizes

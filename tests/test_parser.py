@@ -18,7 +18,7 @@ from keras_transformer.parser import PAPER_DECODING, Parser
 from keras_transformer.parsing import linearisation, trees
 from keras_transformer.parsing.constraint import ConstraintConfig
 from keras_transformer.parsing.symbols import SymbolVocabulary
-from tests.small_models import LINES, make_parser
+from tests.small_models import LINES, make_parser, stored_numbers
 
 # Brackets as words, quotes, none, spaces alone, odd white space, emoji, too long.
 MIXED = [
@@ -326,7 +326,10 @@ def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
         assert other.text == ("" if own.tree is None else str(own.tree))
         np.testing.assert_allclose(other.score, own.score, atol=1e-4)
         assert (other.truncated, other.valid) == (own.truncated, own.valid)
-    assert exported.read_description(small_parser_export)["preset"] == "tiny"
+    assert exported.read_description(small_parser_export) == {
+        "preset": "tiny",
+        "weights_bytes": 4 * stored_numbers(small_parser_export)[tf.float32],
+    }
     assert small_parser_export.name == "1"
 
 

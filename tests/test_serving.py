@@ -1,6 +1,5 @@
 """The signatures of an export: shapes, meaning, rows that know nothing of others."""
 
-import collections
 import json
 
 import numpy as np
@@ -10,7 +9,7 @@ import tensorflow as tf
 from benchmarks import hostile
 from keras_transformer import exported, warmup
 from keras_transformer.serving import ServingModule
-from tests.small_models import inputs_of, make_translator
+from tests.small_models import inputs_of, make_translator, stored_numbers
 
 # Mixed lengths, none, spaces alone, emoji, invalid UTF-8, longer than the limit.
 MIXED = [
@@ -264,16 +263,6 @@ def test_an_export_with_a_damaged_panel_is_refused(is_of_words, tmp_path, monkey
     with pytest.raises(ValueError, match="texts otherwise than the model"):
         exported.export(translator, tmp_path, check_texts=texts)
     assert not any(tmp_path.iterdir())
-
-
-def stored_numbers(version):
-    """Count the numbers in an export's variables, by their type."""
-    stored = tf.train.load_checkpoint(str(version / "variables" / "variables"))
-    shapes = stored.get_variable_to_shape_map()
-    sizes = collections.Counter()
-    for name, dtype in stored.get_variable_to_dtype_map().items():
-        sizes[dtype] += int(np.prod(shapes[name]))
-    return sizes
 
 
 def test_trial_texts_are_odd_ones_and_words_of_the_model(module):
