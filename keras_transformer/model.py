@@ -31,7 +31,7 @@ Tensor = Any
 class SearchWeights(NamedTuple):
     """All weights of a search's steps, with matrices laid out for few rows."""
 
-    layers: list[StepWeights]
+    layers: StepWeights  # of all, the layer as first axis
     words: Panels | None  # of the pre-softmax map
 
 

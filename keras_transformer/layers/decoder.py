@@ -234,10 +234,15 @@ class Decoder(ConfiguredLayer):
         empty = [ops.zeros((*rows, dim), self.compute_dtype) for dim in widths]
         return [tuple(empty) for _ in self.layers]
 
-    def step_weights(self) -> list[StepWeights]:
-        """Cut every layer's matrices for `step`."""
+    def step_weights(self) -> StepWeights:
+        """Cut every layer's matrices for `step`.
+
+        Returns:
+            Those of all layers, each kind in one tensor with the layer as first axis:
+            the fewer tensors a search's loops carry, the sooner their graph is made.
+        """
         cut = traces.by_number(self.layers, lambda layer: layer.step_weights())
-        return [cut(number) for number in range(self.config.num_layers)]
+        return traces.stacked([cut(n) for n in range(self.config.num_layers)])
 
     def step(
         self,
@@ -247,7 +252,7 @@ class Decoder(ConfiguredLayer):
         memory: list[tuple[Tensor, Tensor]],
         memory_mask: Tensor,
         cache: list[LayerCache],
-        weights: list[StepWeights],
+        weights: StepWeights,
     ) -> tuple[Tensor, list[LayerCache]]:
         """Decode one token of each hypothesis.
 
@@ -278,7 +283,7 @@ class Decoder(ConfiguredLayer):
         step = traces.traced_once(self.layers[0].step)
         x, new_cache = inputs, []
         for own_memory, own_cache, own_weights in zip(
-            memory, cache, weights, strict=True
+            memory, cache, traces.unstacked(weights, len(memory)), strict=True
         ):
             x, layer_cache = step(
                 x,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 Tensor = Any
 
@@ -53,6 +54,22 @@ def by_number(
             return run(first, *inputs)
 
     return lambda number, *inputs: run_first(values(variables(layers[number])), *inputs)
+
+
+def stacked(nests: Sequence[Any]) -> Any:
+    """Stack nests of equal structure, tensor by tensor; None stays None."""
+    return keras.tree.map_structure(
+        lambda *parts: None if parts[0] is None else ops.stack(parts), *nests
+    )
+
+
+def unstacked(nest: Any, count: int) -> list[Any]:
+    """Take apart what `stacked` made of `count` nests; TensorFlow copies nothing."""
+    parts = [
+        [None] * count if part is None else ops.unstack(part, count)
+        for part in keras.tree.flatten(nest)
+    ]
+    return [keras.tree.pack_sequence_as(nest, own) for own in zip(*parts, strict=True)]
 
 
 def values(variables: Sequence[keras.Variable]) -> list[Tensor]:
