@@ -160,10 +160,9 @@ class Transformer(TokenTrainer):
             layer the encoder-decoder attention weights, float
             `[batch, heads, target_length, source_length]`.
         """
-        output, _, cross_weights = self._decode(
-            source_tokens, decoder_inputs, self.encode(source_tokens), False
-        )
-        return output, cross_weights
+        embedded, mask = self._embedded_source(source_tokens)
+        targets = self.target_positions(self.target_embedding(decoder_inputs))
+        return self.decoder.output(targets, self.encoder.output(embedded, mask), mask)
 
     def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
         """Encode the source and project it for every decoder layer, once a sentence.

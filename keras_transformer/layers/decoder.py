@@ -184,12 +184,7 @@ class Decoder(ConfiguredLayer):
         source_mask=None,
         training=None,
     ):
-        length = inputs.shape[1] or ops.shape(inputs)[1]
-        self_mask = target_mask
-        if self.config.attention_window is None:  # a causal window hides the future
-            self_mask = masks.causal_mask(length)
-            if target_mask is not None:
-                self_mask = ops.logical_and(self_mask, target_mask)
+        self_mask = self._self_mask(inputs, target_mask)
         x, self_weights, cross_weights = inputs, [], []
         for layer in self.layers:
             x, own, cross = layer(
@@ -202,6 +197,38 @@ class Decoder(ConfiguredLayer):
             self_weights.append(own)
             cross_weights.append(cross)
         return self.normed(x, training), self_weights, cross_weights
+
+    def output(
+        self, inputs: Tensor, encoder_output: Tensor, source_mask: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Decode whole sentences without training.
+
+        Args:
+            inputs: As of a call.
+            encoder_output: As of a call.
+            source_mask: As of a call.
+
+        Returns:
+            float `[batch, target_length, d_model]`, and a list with the weights of
+            every layer's encoder-decoder attention.
+        """
+
+        def run(layer, x, encoder_output, self_mask, source_mask):
+            x, _, weights = layer(
+                x,
+                encoder_output,
+                self_attention_mask=self_mask,
+                cross_attention_mask=source_mask,
+                training=False,
+            )
+            return x, weights
+
+        decode, self_mask = traces.by_number(self.layers, run), self._self_mask(inputs)
+        x, cross_weights = inputs, []
+        for number in range(self.config.num_layers):
+            x, weights = decode(number, x, encoder_output, self_mask, source_mask)
+            cross_weights.append(weights)
+        return self.normed(x, training=False), cross_weights
 
     def project_memory(self, encoder_output: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Project the encoder's output for every layer, once a sentence.
@@ -297,3 +324,10 @@ class Decoder(ConfiguredLayer):
             )
             new_cache.append(layer_cache)
         return self.normed(x), new_cache
+
+    def _self_mask(self, inputs, target_mask=None):
+        """Return what hides the future, and what `target_mask` does."""
+        if self.config.attention_window is not None:
+            return target_mask  # a causal window hides the future
+        mask = masks.causal_mask(inputs.shape[1] or ops.shape(inputs)[1])
+        return mask if target_mask is None else ops.logical_and(mask, target_mask)
