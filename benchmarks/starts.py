@@ -83,7 +83,7 @@ def make(
     translator.tokenizer.save(folder.tokenizer_path)
     folder.checkpoints("averaged").save(1, {}, model=translator.model)
     if "saved_model" in timed:
-        exported.export(translator, place / "export", signatures=[exported.SIGNATURE])
+        exported.export(translator, place / "export")
     if "train" in timed:
         _run_to_the_end(
             _program("bin/prepare_data.py")
