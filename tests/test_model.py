@@ -147,6 +147,18 @@ def test_cached_decoding_equals_the_full_pass(model, is_traced):
     np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_a_pair_without_training_is_the_full_pass(model, is_traced):
+    inputs = model.shift_right(TARGET)
+    decode = tf.function(model.decode, autograph=False) if is_traced else model.decode
+    output, cross = decode(SOURCE, inputs)
+    logits, weights = model(SOURCE, inputs, return_attention=True)
+    found = model.output_embedding.logits(output)
+    np.testing.assert_allclose(found, logits, atol=1e-5)
+    for own, expected in zip(cross, weights["cross"], strict=True):
+        np.testing.assert_allclose(own, expected, atol=1e-6)
+
+
 def test_one_hypothesis_stays_known_as_one(model):
     """A loop over steps that is told no other shapes must take what a step returns."""
 
