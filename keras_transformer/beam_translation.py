@@ -35,7 +35,11 @@ from apache_beam.runners.runner import PipelineState
 
 from keras_transformer import exported, text_files
 from keras_transformer.config import check_at_least
-from keras_transformer.translator import Translation, translate_in_batches
+from keras_transformer.translator import (
+    TRANSLATED_AT_ONCE,
+    Translation,
+    translate_in_batches,
+)
 
 FORMAT_VERSION = 1
 _METRICS = "keras_transformer"
@@ -60,8 +64,8 @@ class BeamTranslationConfig:
     output: str
     # Lines in a shard: what a worker takes at once, and what a stopped run may lose.
     lines_per_shard: int = 1000
-    # Sentences translated at once.
-    batch_size: int = 64
+    # Sentences translated at once; fewer where they are long.
+    batch_size: int = TRANSLATED_AT_ONCE
 
     def __post_init__(self):
         check_at_least("lines_per_shard", self.lines_per_shard, 1)
