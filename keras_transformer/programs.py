@@ -82,6 +82,8 @@ def run(
             sys.exit(128 + signal.SIGINT)
         if _JSON.value:
             print(json.dumps(summary, ensure_ascii=False), flush=True)
+        # Python would look for cycles among all objects again before it ends: 0.4 s.
+        gc.freeze()
 
     def parse(arguments):
         _show_help_of(module)
