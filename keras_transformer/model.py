@@ -149,7 +149,9 @@ class Transformer(TokenTrainer):
     def decode(
         self, source_tokens: Tensor, decoder_inputs: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        """Run a pair without the pre-softmax map, whose output is the largest by far.
+        """Run a pair without training and without the pre-softmax map.
+
+        The map's output is the largest by far.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
@@ -160,9 +162,9 @@ class Transformer(TokenTrainer):
             layer the encoder-decoder attention weights, float
             `[batch, heads, target_length, source_length]`.
         """
-        embedded, mask = self._embedded_source(source_tokens)
+        encoder_output, mask = self._encoded(source_tokens)
         targets = self.target_positions(self.target_embedding(decoder_inputs))
-        return self.decoder.output(targets, self.encoder.output(embedded, mask), mask)
+        return self.decoder.output(targets, encoder_output, mask)
 
     def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
         """Encode the source and project it for every decoder layer, once a sentence.
@@ -175,11 +177,8 @@ class Transformer(TokenTrainer):
             `[batch, heads, source_length, dim]`, and "mask", bool
             `[batch, 1, source_length]`.
         """
-        embedded, mask = self._embedded_source(source_tokens)
-        return {
-            "memory": self.decoder.project_memory(self.encoder.output(embedded, mask)),
-            "mask": mask,
-        }
+        encoder_output, mask = self._encoded(source_tokens)
+        return {"memory": self.decoder.project_memory(encoder_output), "mask": mask}
 
     def empty_cache(
         self, batch_size: int | Tensor, num_columns: int | Tensor = 0
@@ -194,10 +193,9 @@ class Transformer(TokenTrainer):
             with_words: Also the pre-softmax map, the largest: worth it where many
                 searches use what is laid out once, not for a single one.
         """
-        return SearchWeights(
-            self.decoder.step_weights(),
-            self.output_embedding.panels() if with_words else None,
-        )
+        # The largest first: what is cut before it is stacked leaves gaps in memory.
+        words = self.output_embedding.panels() if with_words else None
+        return SearchWeights(self.decoder.step_weights(), words)
 
     def decode_step(
         self,
@@ -290,6 +288,11 @@ class Transformer(TokenTrainer):
             attention_mask=mask,
             training=training,
         )
+
+    def _encoded(self, source_tokens):
+        """Return the encoder's output without training, and the source's mask."""
+        embedded, mask = self._embedded_source(source_tokens)
+        return self.encoder.output(embedded, mask), mask
 
     def _embedded_source(self, source_tokens, segments=None):
         positions = None

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer import presets
 from keras_transformer.config import ModelConfig
 from keras_transformer.decoding import Past
+from keras_transformer.layers.decoder import DecoderLayer
 from keras_transformer.layers.initialization import weights_to_be_read
 from keras_transformer.model import Transformer
 from tests.reference import transformer as reference
@@ -32,6 +33,7 @@ VARIANTS = {
     "heads of whole words": {"key_dim": 4, "value_dim": 8},
     "restricted attention": {"attention_window": 3},
     "halves from 1": {"position_layout": "halves", "first_position": 1},
+    "one layer": {"num_layers": 1},
 }
 
 
@@ -94,9 +96,11 @@ def test_attention_weights_are_distributions_over_real_tokens(model):
     """Each real query's weights sum to one, and are exactly zero on padding."""
     inputs = np.asarray(model.shift_right(TARGET))
     _, weights = model(SOURCE, inputs, return_attention=True)
-    assert [len(weights[kind]) for kind in ("encoder", "decoder", "cross")] == [2, 2, 2]
+    assert [len(weights[kind]) for kind in ("encoder", "decoder", "cross")] == [
+        model.config.num_layers
+    ] * 3
     assert weights["encoder"][0].shape == (3, 2, 5, 5)
-    assert weights["cross"][1].shape == (3, 2, 7, 5)
+    assert weights["cross"][-1].shape == (3, 2, 7, 5)
     queries = {"encoder": SOURCE, "decoder": inputs, "cross": inputs}
     for kind, tokens in queries.items():
         for layer in weights[kind]:
@@ -157,6 +161,30 @@ def test_a_pair_without_training_is_the_full_pass(model, is_traced):
     np.testing.assert_allclose(found, logits, atol=1e-5)
     for own, expected in zip(cross, weights["cross"], strict=True):
         np.testing.assert_allclose(own, expected, atol=1e-6)
+
+
+def test_equal_layers_are_traced_once(model, monkeypatch):
+    """A graph of many layers is made, stored and loaded as quickly as one of few."""
+    calls = []
+    for name in ("call", "step", "step_weights"):
+        own = getattr(DecoderLayer, name)
+
+        def counted(self, *inputs, name=name, own=own, **options):
+            calls.append(name)
+            return own(self, *inputs, **options)
+
+        monkeypatch.setattr(DecoderLayer, name, counted)
+
+    @tf.function(autograph=False)
+    def run():
+        model.decode(SOURCE, model.shift_right(TARGET))
+        past = Past(tf.ones([3, 1, 1], bool), tf.zeros([3, 1], tf.int32), 0)
+        source, cache = model.start_decoding(SOURCE), model.empty_cache(3, 1)
+        weights = model.step_weights()
+        model.decode_step(tf.fill([3, 1], 4), 0, past, source, cache, weights)
+
+    run.get_concrete_function()
+    assert sorted(calls) == ["call", "step", "step_weights"]
 
 
 def test_one_hypothesis_stays_known_as_one(model):

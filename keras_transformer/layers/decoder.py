@@ -223,7 +223,8 @@ class Decoder(ConfiguredLayer):
             )
             return x, weights
 
-        decode, self_mask = traces.by_number(self.layers, run), self._self_mask(inputs)
+        decode = traces.by_number(self.layers, run)
+        self_mask = self._self_mask(inputs)
         x, cross_weights = inputs, []
         for number in range(self.config.num_layers):
             x, weights = decode(number, x, encoder_output, self_mask, source_mask)
@@ -268,7 +269,7 @@ class Decoder(ConfiguredLayer):
             Those of all layers, each kind in one tensor with the layer as first axis:
             the fewer tensors a search's loops carry, the sooner their graph is made.
         """
-        cut = traces.by_number(self.layers, lambda layer: layer.step_weights())
+        cut = traces.by_number(self.layers, DecoderLayer.step_weights)
         return traces.stacked([cut(n) for n in range(self.config.num_layers)])
 
     def step(
@@ -310,7 +311,10 @@ class Decoder(ConfiguredLayer):
         step = traces.traced_once(self.layers[0].step)
         x, new_cache = inputs, []
         for own_memory, own_cache, own_weights in zip(
-            memory, cache, traces.unstacked(weights, len(memory)), strict=True
+            memory,
+            cache,
+            traces.unstacked(weights, config.num_layers),
+            strict=True,
         ):
             x, layer_cache = step(
                 x,

@@ -1,9 +1,12 @@
-"""One trace for the equal layers of a stack.
+"""One trace for the equal layers of a stack, and one tensor for what each has.
 
 TensorFlow makes a graph in Python, operation by operation, and that is most of the time
 until a program has its first answer. What is the same for N layers but for the numbers
 is therefore made once, as a function, and called N times; TensorFlow puts it in place
 of each call, without Python, before the graph runs.
+
+What a loop's body reads costs operations too, a few in each function it passes through:
+the weights of all layers are one tensor a kind there.
 """
 
 from __future__ import annotations
@@ -64,7 +67,10 @@ def stacked(nests: Sequence[Any]) -> Any:
 
 
 def unstacked(nest: Any, count: int) -> list[Any]:
-    """Take apart what `stacked` made of `count` nests; TensorFlow copies nothing."""
+    """Take apart what `stacked` made of `count` nests.
+
+    TensorFlow copies nothing where the parts are whole multiples of 64 bytes.
+    """
     parts = [
         [None] * count if part is None else ops.unstack(part, count)
         for part in keras.tree.flatten(nest)
