@@ -82,7 +82,7 @@ def run(
             sys.exit(128 + signal.SIGINT)
         if _JSON.value:
             print(json.dumps(summary, ensure_ascii=False), flush=True)
-        # Python would look for cycles among all objects again as it ends: half a second.
+        # Python would look for cycles among all objects as it ends: half a second.
         gc.freeze()
 
     def parse(arguments):
