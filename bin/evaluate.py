@@ -28,6 +28,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import model_flags, programs, search_flags, text_files
+from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
@@ -49,7 +50,7 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     None,
-    "Sentences translated, or parsed, at once; default: 128, or 16.",
+    f"Sentences translated, or parsed, at once; default: {TRANSLATED_AT_ONCE}, or 16.",
     lower_bound=1,
 )
 _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
@@ -174,7 +175,6 @@ def score_translations() -> dict:
         language, perplexity = "de", None
     else:
         from keras_transformer import evaluation_run
-        from keras_transformer.translator import TRANSLATED_AT_ONCE
 
         sources, references = read_pairs()
         result = evaluation_run.translate_and_measure(

@@ -19,6 +19,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import model_flags, programs, search_flags, text_files
+from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
@@ -34,7 +35,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
 _NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best first.")
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
-    128,
+    TRANSLATED_AT_ONCE,
     "Sentences translated at once; fewer where they are long.",
     lower_bound=1,
 )

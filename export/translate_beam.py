@@ -27,6 +27,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     )
 
 from keras_transformer import programs
+from keras_transformer.config import TRANSLATED_AT_ONCE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model", None, "An exported model, EXPORT_DIR/VERSION."
@@ -45,7 +46,7 @@ _LINES_PER_SHARD = flags.DEFINE_integer(
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
-    128,
+    TRANSLATED_AT_ONCE,
     "Sentences translated at once; fewer where they are long.",
     lower_bound=1,
 )

@@ -34,12 +34,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 
 from keras_transformer import exported, text_files
-from keras_transformer.config import check_at_least
-from keras_transformer.translator import (
-    TRANSLATED_AT_ONCE,
-    Translation,
-    translate_in_batches,
-)
+from keras_transformer.config import TRANSLATED_AT_ONCE, check_at_least
+from keras_transformer.translator import Translation, translate_in_batches
 
 FORMAT_VERSION = 1
 _METRICS = "keras_transformer"

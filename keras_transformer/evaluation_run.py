@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
-from keras_transformer.translator import TRANSLATED_AT_ONCE
 
 
 def translate_and_measure(

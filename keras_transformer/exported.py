@@ -15,12 +15,11 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import files, warmup
-from keras_transformer.config import check_choice
+from keras_transformer.config import TRANSLATED_AT_ONCE, check_choice
 from keras_transformer.parser import BATCH_SIZE, Parser, ParseText, parse_in_batches
 from keras_transformer.serving import ParsingModule, ServingModule
 from keras_transformer.text_search import TextSearch
 from keras_transformer.translator import (
-    TRANSLATED_AT_ONCE,
     Translation,
     Translator,
     translate_in_batches,

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.config import DecodingConfig, check_at_least
+from keras_transformer.config import (
+    TRANSLATED_AT_ONCE,
+    DecodingConfig,
+    check_at_least,
+)
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.model import Transformer
 from keras_transformer.text_search import TextSearch, in_batches
@@ -32,11 +36,6 @@ class Translation(NamedTuple):
     truncated: bool
     # The best hypotheses, best first.
     nbest: tuple[Hypothesis, ...]
-
-
-# Sentences: a model of 2 M weights takes a fifth less time than with half as many, and
-# little less with twice as many.
-TRANSLATED_AT_ONCE = 128
 
 
 class Translator(TextSearch):
