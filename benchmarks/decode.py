@@ -55,6 +55,14 @@ SCORE_TOLERANCE = 1e-3
 
 
 def main() -> dict:
+    """Time the search and print; threads are those of bin/translate.py."""
+    from keras_transformer import threads
+
+    with threads.made_for(_BATCH_SIZE.value):
+        return _measured()
+
+
+def _measured() -> dict:
     """Export, load, time, check and print."""
     preset = fixed_lengths.preset_of(
         _PRESET.value, _SOURCE_LENGTH.value, _STEPS.value, **search_flags.given()

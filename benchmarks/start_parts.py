@@ -77,10 +77,10 @@ def main(kind: str, folder: str) -> None:
     parts = Parts(float(os.environ.get("STARTED_AT", time.monotonic())))
     lines = text_files.read_lines(None)
     # As bin/translate.py does.
-    from keras_transformer import text_search
+    from keras_transformer import text_search, threads
 
     run = {"model_dir": of_model_dir, "saved_model": of_saved_model}[kind]
-    with text_search.started_soon(len(lines)):
+    with threads.made_for(len(lines)), text_search.started_soon(len(lines)):
         run(folder, lines, parts)
     print(json.dumps(parts.seconds), flush=True)
 

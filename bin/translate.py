@@ -48,9 +48,9 @@ def main() -> dict:
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     lines = text_files.read_lines(_INPUT.value)
-    from keras_transformer import text_search
+    from keras_transformer import text_search, threads
 
-    with text_search.started_soon(len(lines)):
+    with threads.made_for(len(lines)), text_search.started_soon(len(lines)):
         translations = _translate(lines)
     text_files.write_lines(_OUTPUT.value, list(_format(translations)))
     return {

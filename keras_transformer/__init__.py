@@ -45,6 +45,7 @@ _MODULES = (
     "model_dir",
     "parsing",
     "presets",
+    "threads",
     "tokenization",
     "training",
 )

@@ -10,6 +10,14 @@ from typing import Any
 
 import keras
 
+# What TensorFlow reads of the environment that decides on its speed.
+_SETTINGS = (
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
+
 
 def describe() -> dict[str, Any]:
     """Describe the machine, the versions and the day."""
@@ -26,7 +34,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
-        "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS"),
+        **{name: os.environ.get(name) for name in _SETTINGS},
     }
 
 
