@@ -89,6 +89,42 @@ def test_layer_norm_and_its_gradient_are_those_of_keras(shape, jit_compile, tmp_
     np.testing.assert_array_equal(loaded, without_gradient)
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_layer_norm_and_its_gradient_are_rounded_at_the_ends_alone(dtype):
+    """In between they are float32: by hand from the rounded input, in float64."""
+    layer = LayerNormalization(1e-6, dtype=dtype)
+    layer.build((4, 6))
+    gamma, beta = np.linspace(0.5, 2.0, 6), np.linspace(-1.0, 1.0, 6)
+    layer.gamma.assign(gamma)
+    layer.beta.assign(beta)
+    inputs = tf.constant(DRAW.normal(300.0, 3.0, (4, 6)), layer.compute_dtype)
+    weights = tf.cast(DRAW.normal(size=(4, 6)), layer.compute_dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = layer(inputs, training=True)
+        total = tf.reduce_sum(tf.cast(outputs * weights, "float32"))
+    found = tape.gradient(total, [inputs, layer.gamma.value, layer.beta.value])
+    assert [part.dtype for part in (outputs, *found)] == [
+        *(layer.compute_dtype, layer.compute_dtype, "float32", "float32")
+    ]
+
+    x, upstream = (np.array(tf.cast(part, "float64")) for part in (inputs, weights))
+    centred = x - x.mean(-1, keepdims=True)
+    inverse = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+    unit, of_unit = centred * inverse, upstream * gamma
+    along = (of_unit * unit).mean(-1, keepdims=True)
+    of_inputs = inverse * (of_unit - of_unit.mean(-1, keepdims=True) - unit * along)
+    wanted = (unit * gamma + beta, of_inputs)
+    rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[layer.compute_dtype]
+    for ours, exact in zip((outputs, found[0]), wanted, strict=True):
+        np.testing.assert_allclose(
+            tf.cast(ours, "float64"), exact, rtol=1.1 * rounding, atol=1e-5
+        )
+    sums = ((upstream * unit).sum(0), upstream.sum(0))
+    for ours, exact in zip(found[1:], sums, strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-5)
+
+
 def test_residual_normalizes_after_or_before_the_sublayer():
     """§3.1: LayerNorm(x + f(x)); pre-norm: x + f(LayerNorm(x))."""
     ones, zeros = np.ones(6), np.zeros(6)
