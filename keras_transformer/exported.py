@@ -83,7 +83,7 @@ def export(
             "`num_best` (--nbest) is for translation models; a parser gives one tree. "
             f"Received: num_best={num_best}."
         )
-    served = searcher.with_kept_weights() if has_panels else searcher
+    served = searcher.with_kept_weights(has_panels=has_panels, has_stacks=True)
     module = ParsingModule(served) if is_parser else ServingModule(served, num_best)
     chosen = module.signatures()
     for name in signatures or ():

@@ -170,7 +170,7 @@ class ServingModule(tf.Module):
         )
         most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
         target = target[:, :most]
-        _, weights = model.decode(source, model.shift_right(target))
+        _, weights = translator.decode(source, target)
         attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
         is_target = (target != model.config.pad_id)[:, :, tf.newaxis]
         return {
@@ -202,9 +202,7 @@ class ServingModule(tf.Module):
         # At least one position, so that an empty batch has a shape.
         target = tf.pad(target, [[0, 0], [0, 1]], constant_values=config.pad_id)
         labels = tf.transpose(target)  # [target, batch]
-        output, _ = translator.model.decode(
-            source, translator.model.shift_right(target)
-        )
+        output, _ = translator.decode(source, target)
 
         def log_probs(step):
             """One position of the whole batch: the logits of all would be too many."""

@@ -18,8 +18,9 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search
 from keras_transformer.decoding.beam_search import StepFunction
+from keras_transformer.kept_weights import LayerStacks, StepPanels
 from keras_transformer.layers.embedding import FEW_ROWS
-from keras_transformer.model import SearchWeights, Transformer
+from keras_transformer.model import Transformer
 
 Answer = TypeVar("Answer")
 
@@ -63,28 +64,41 @@ class TextSearch(tf.Module):
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
         self._step_weights = model.step_weights
+        self._reading = contextlib.nullcontext
+        self._kept: list[tf.Module] = []
 
-    def with_kept_weights(self) -> Self:
-        """Return the same search, with the weights of its steps laid out once for all.
-
-        It is faster: otherwise each search lays them out anew, and leaves out the
-        largest, the pre-softmax map. What is laid out takes as much memory again as the
-        decoder and the map.
+    def with_kept_weights(
+        self, *, has_panels: bool = True, has_stacks: bool = False
+    ) -> Self:
+        """Return the same search, with weights laid out once for all.
 
         It is for a model whose weights change no more. If they do, it is of no use, and
-        does not say so: it reads the new encoder beside the old decoder. Not for use
-        within a `tf.function`.
+        does not say so: it reads what is not laid out, new, beside what is, old. Not
+        for use within a `tf.function`.
+
+        Args:
+            has_panels: Lay out those of a search's steps. It is faster: otherwise each
+                search lays them out anew, and leaves out the largest, the pre-softmax
+                map. They take as much memory again as the decoder and the map.
+            has_stacks: Make one variable of a kind of weight in all layers, for all but
+                what `has_panels` lays out. A graph that is written reads a quarter of
+                the variables then, and loads sooner.
         """
         kept = self._renewed()
-        has_few_rows = self.decoding.beam_size <= FEW_ROWS
-        kept._step_weights = KeptWeights(self.model, with_words=has_few_rows)
+        if has_panels:
+            has_few_rows = self.decoding.beam_size <= FEW_ROWS
+            kept._step_weights = StepPanels(self.model, with_words=has_few_rows)
+            kept._kept.append(kept._step_weights)
+        if has_stacks:
+            stacks = LayerStacks(self.model)
+            kept._reading = stacks.read
+            kept._kept.append(stacks)
         return kept
 
     @property
     def kept_variables(self) -> list[tf.Variable]:
         """What `with_kept_weights` laid out; nothing without."""
-        is_kept = isinstance(self._step_weights, KeptWeights)
-        return list(self._step_weights.variables) if is_kept else []
+        return [variable for kept in self._kept for variable in kept.variables]
 
     def _renewed(self) -> Self:
         """Return a search of the same model, tokenizer and settings.
@@ -107,7 +121,8 @@ class TextSearch(tf.Module):
             of the limits.
         """
         max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        source = self.model.start_decoding(source_tokens)
+        with self._reading():
+            source = self.model.start_decoding(source_tokens)
         return source, self.model.empty_cache(tf.shape(limits)[0]), max_steps
 
     def best_outputs(
@@ -141,7 +156,25 @@ class TextSearch(tf.Module):
 
     def step_function(self) -> StepFunction:
         """Return the model's step, with its weights laid out for the rows of one."""
-        return functools.partial(self.model.decode_step, weights=self._step_weights())
+        with self._reading():
+            weights = self._step_weights()
+        return functools.partial(self.model.decode_step, weights=weights)
+
+    def decode(
+        self, source_tokens: tf.Tensor, target_tokens: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Run pairs through the model, without search.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            target_tokens: int32 `[batch, target_length]`, as they are.
+
+        Returns:
+            What `Transformer.decode` returns.
+        """
+        inputs = self.model.shift_right(target_tokens)
+        with self._reading():
+            return self.model.decode(source_tokens, inputs)
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -176,34 +209,6 @@ class TextSearch(tf.Module):
         """Count the tokens of each row that are no padding, int32 `[batch]`."""
         is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
         return tf.reduce_sum(is_real, axis=1)
-
-
-class KeptWeights(tf.Module):
-    """What a model's `step_weights` gave once, read from variables whenever called.
-
-    Args:
-        model: What its weights are now is kept.
-        with_words: As of `step_weights`.
-    """
-
-    def __init__(self, model: Transformer, with_words: bool):
-        super().__init__(name="kept_weights")
-        weights = model.step_weights(with_words)
-        self._kept = [
-            tf.Variable(weight, trainable=False)
-            for weight in tf.nest.flatten(weights)
-            if weight is not None
-        ]
-        is_there = tf.nest.map_structure(lambda weight: weight is not None, weights)
-        # As a function: TensorFlow would wrap what an attribute holds.
-        self._structure = lambda: is_there
-
-    def __call__(self) -> SearchWeights:
-        """Read them, within the graph that is made."""
-        values = map(tf.convert_to_tensor, self._kept)
-        return tf.nest.map_structure(
-            lambda is_there: next(values) if is_there else None, self._structure()
-        )
 
 
 def in_batches(

@@ -1,5 +1,6 @@
 """The signatures of an export: shapes, meaning, rows that know nothing of others."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +9,9 @@ import tensorflow as tf
 
 from benchmarks import hostile
 from keras_transformer import exported, warmup
+from keras_transformer.model import Transformer
 from keras_transformer.serving import ServingModule
+from keras_transformer.translator import Translator
 from tests.small_models import inputs_of, make_translator, stored_numbers
 
 # Mixed lengths, none, spaces alone, emoji, invalid UTF-8, longer than the limit.
@@ -247,6 +250,24 @@ def test_panels_are_stored_besides_what_is_read(precision, tmp_path):
     assert stored["serving_default"] == stored["align"] - decoder
 
 
+@pytest.mark.parametrize("has_panels", [True, False])
+def test_an_export_has_no_more_variables_for_more_layers(has_panels, tmp_path):
+    """Loading goes over each variable in each function."""
+    translator = make_translator()
+    config, counts = translator.model.config, []
+    for num_layers in (1, 3):
+        model = Transformer(dataclasses.replace(config, num_layers=num_layers))
+        version = exported.export(
+            Translator(model, translator.tokenizer, extra_decode_length=5),
+            tmp_path,
+            check_texts=["A dog runs!", "one two"],
+            has_panels=has_panels,
+        )
+        stored = tf.train.list_variables(str(version / "variables" / "variables"))
+        counts.append(len([name for name, _ in stored if "weights" in name]))
+    assert counts[0] == counts[1] > 20
+
+
 @pytest.mark.parametrize("is_of_words", [True, False])
 def test_an_export_with_a_damaged_panel_is_refused(is_of_words, tmp_path, monkeypatch):
     """One text alone is translated by other panels than several at once."""
@@ -258,7 +279,7 @@ def test_an_export_with_a_damaged_panel_is_refused(is_of_words, tmp_path, monkey
     for variable, shape in zip(kept.kept_variables, shapes, strict=True):
         if len(shape) > 2 and is_of_words == (shape == tuple(words)):
             variable.assign(-variable)
-    monkeypatch.setattr(translator, "with_kept_weights", lambda: kept)
+    monkeypatch.setattr(translator, "with_kept_weights", lambda **_: kept)
     texts = exported.trial_texts(translator, 16)
     with pytest.raises(ValueError, match="texts otherwise than the model"):
         exported.export(translator, tmp_path, check_texts=texts)

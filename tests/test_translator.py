@@ -70,11 +70,26 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
     )
 
 
-def test_kept_weights_translate_alike_and_do_not_follow(parts):
+@pytest.mark.parametrize(
+    ("options", "is_all"),
+    [
+        ({}, False),
+        ({"has_stacks": True}, True),
+        ({"has_panels": False, "has_stacks": True}, True),
+    ],
+)
+def test_kept_weights_translate_alike_and_do_not_follow(parts, options, is_all):
+    """With stacks none of a layer's weights is read as it was."""
     model, tokenizer = parts
     model = Transformer(model.config)
     following = make((model, tokenizer), num_best=2)
-    kept = following.with_kept_weights()
+    kept = following.with_kept_weights(**options)
+    pair = [[5, 7, 11, 2], [13, 2, 0, 0]], [[17, 19, 2], [2, 0, 0]]
+
+    @tf.function
+    def decode(translator):
+        output, weights = translator.decode(*map(tf.constant, pair))
+        return output, *weights
 
     def assert_equal(ours, theirs):
         assert [t.text for t in ours] == [t.text for t in theirs]
@@ -84,13 +99,24 @@ def test_kept_weights_translate_alike_and_do_not_follow(parts):
             atol=1e-5,
         )
 
+    def assert_all_close(ours, theirs):
+        for own, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-5)
+
     before = following.translate(MIXED, batch_size=5)  # of 4 rows, and of 20
     assert_equal(kept.translate(MIXED, batch_size=1), before)
     assert_equal(kept.translate(MIXED, batch_size=5), before)
-    for layer in model.decoder.layers:
-        kernel = layer.ffn.hidden.kernel
-        kernel.assign(-kernel)
+    decoded = decode(following)
+    assert_all_close(decode(kept), decoded)
+    layers = model.decoder.layers + (model.encoder.layers if is_all else [])
+    for layer in layers:
+        for weight in layer.weights if is_all else [layer.ffn.hidden.kernel]:
+            weight.assign(-weight)
     assert_equal(kept.translate(MIXED, batch_size=5), before)
+    if is_all:
+        assert_all_close(decode(kept), decoded)
+        eager, weights = kept.decode(*map(tf.constant, pair))
+        assert_all_close([eager, *weights], decoded)
     after = following.translate(MIXED, batch_size=5)
     assert [t.score for t in after] != [t.score for t in before]
 
