@@ -65,7 +65,7 @@ def export(
         check_texts: Translated (parsed) by the export as written and by `searcher`,
             where the signature `serving_default` (`parse`) is among those exported.
         has_panels: Whether to store the weights of a search's steps laid out, beside
-            the model's own that are read: larger, and faster for few sentences.
+            those that are read as they are: larger, and faster for few sentences.
         has_warmup: Whether to add the requests that TF Serving runs first.
 
     Returns:

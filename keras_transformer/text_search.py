@@ -73,8 +73,8 @@ class TextSearch(tf.Module):
         """Return the same search, with weights laid out once for all.
 
         It is for a model whose weights change no more. If they do, it is of no use, and
-        does not say so: it reads what is not laid out, new, beside what is, old. Not
-        for use within a `tf.function`.
+        does not say so: it reads what is not laid out, new, beside what is, old. All is
+        laid out anew, whatever this search keeps. Not for use within a `tf.function`.
 
         Args:
             has_panels: Lay out those of a search's steps. It is faster: otherwise each
@@ -82,7 +82,8 @@ class TextSearch(tf.Module):
                 map. They take as much memory again as the decoder and the map.
             has_stacks: Make one variable of a kind of weight in all layers, for all but
                 what `has_panels` lays out. A graph that is written reads a quarter of
-                the variables then, and loads sooner.
+                the variables then, and loads sooner. They take as much memory again as
+                all layers.
         """
         kept = self._renewed()
         if has_panels:

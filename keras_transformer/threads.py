@@ -31,7 +31,7 @@ def made_for(num_sentences: int) -> Iterator[None]:
     it was not measured, nothing changes.
 
     Args:
-        num_sentences: That are translated at once.
+        num_sentences: To translate, in as many batches as there will be.
     """
     is_few = num_sentences <= _FEW_SENTENCES and not machine.has_gpu()
     added = _FEW_THREADS.keys() - os.environ.keys() if is_few else ()
