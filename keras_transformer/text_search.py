@@ -63,9 +63,8 @@ class TextSearch(tf.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
-        self._step_weights = model.step_weights
-        self._reading = contextlib.nullcontext
-        self._kept: list[tf.Module] = []
+        self._panels: StepPanels | None = None
+        self._stacks: LayerStacks | None = None
 
     def with_kept_weights(
         self, *, has_panels: bool = True, has_stacks: bool = False
@@ -88,18 +87,20 @@ class TextSearch(tf.Module):
         kept = self._renewed()
         if has_panels:
             has_few_rows = self.decoding.beam_size <= FEW_ROWS
-            kept._step_weights = StepPanels(self.model, with_words=has_few_rows)
-            kept._kept.append(kept._step_weights)
+            kept._panels = StepPanels(self.model, with_words=has_few_rows)
         if has_stacks:
-            stacks = LayerStacks(self.model)
-            kept._reading = stacks.read
-            kept._kept.append(stacks)
+            kept._stacks = LayerStacks(self.model)
         return kept
 
     @property
     def kept_variables(self) -> list[tf.Variable]:
         """What `with_kept_weights` laid out; nothing without."""
-        return [variable for kept in self._kept for variable in kept.variables]
+        both = (self._panels, self._stacks)
+        return [variable for kept in both if kept for variable in kept.variables]
+
+    def _reading(self) -> contextlib.AbstractContextManager:
+        """Return a context in which the model reads stacks, if they are kept."""
+        return self._stacks.read() if self._stacks else contextlib.nullcontext()
 
     def _renewed(self) -> Self:
         """Return a search of the same model, tokenizer and settings.
@@ -158,7 +159,7 @@ class TextSearch(tf.Module):
     def step_function(self) -> StepFunction:
         """Return the model's step, with its weights laid out for the rows of one."""
         with self._reading():
-            weights = self._step_weights()
+            weights = (self._panels or self.model.step_weights)()
         return functools.partial(self.model.decode_step, weights=weights)
 
     def decode(
