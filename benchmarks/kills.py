@@ -43,7 +43,7 @@ def killed_at_random(
         seed: Of the moments.
 
     Returns:
-        "versions", whole ones; "unfinished", folders aside that kills left.
+        "versions", whole ones; "unfinished", what the last kill left beside them.
     """
     draw = random.Random(seed)
     checked: set[pathlib.Path] = set()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
 import hashlib
 import os
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, Any
+
+# In the hidden folder that a folder is filled in: the lock of the process that fills
+# it, the new folder, and while they are exchanged the old one.
+_LOCK, _NEW, _OLD = "being_filled.lock", "new", "replaced"
 
 
 def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
@@ -51,10 +57,12 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         The folder aside, to be filled, beside `path` and on the same disk.
     """
     path = pathlib.Path(path)
-    with _aside(path.parent, f".{path.name}.") as aside:
+    with folder_aside(path) as aside:
         yield aside
-        os.chmod(aside, 0o777 & ~_umask())
-        _swap_in(aside, path)
+        if path.exists():
+            # A folder cannot be renamed over a full one: step it out of the way first.
+            os.rename(path, aside.parent / _OLD)
+        os.rename(aside, path)
 
 
 class NumberedFolder:
@@ -82,10 +90,9 @@ def numbered_folder(
         The folder: fill `aside`; afterwards `path` says where it is.
     """
     parent = pathlib.Path(parent)
-    with _aside(parent, ".new.") as aside:
+    with folder_aside(parent / "new") as aside:
         numbered = NumberedFolder(aside)
         yield numbered
-        os.chmod(aside, 0o777 & ~_umask())
         while numbered.path is None:
             path = parent / str(next_number(parent))
             try:
@@ -96,6 +103,75 @@ def numbered_folder(
                     raise
 
 
+@contextlib.contextmanager
+def folder_aside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Make an empty folder beside `path`, on the same disk, to be filled and renamed.
+
+    It lies in a hidden folder that this process locks and deletes in the end. A process
+    that is killed loses its lock: the next call for the same `path` deletes what it
+    left.
+
+    Yields:
+        The folder to be filled.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent, f".{glob.escape(path.name)}.*")
+    holder, lock = _locked_folder(path)
+    with lock:
+        try:
+            yield holder / _NEW
+        finally:
+            _clear(holder)
+
+
+def sweep(parent: str | os.PathLike, pattern: str) -> None:
+    """Delete what killed processes left of the folders that `folder_aside` made.
+
+    Args:
+        parent: The folder to look in; it need not exist.
+        pattern: Names to look at, such as `.step-*`. Folders of living processes stay,
+            and so does everything on a file system that has no locks.
+    """
+    for holder in pathlib.Path(parent).glob(pattern):
+        with contextlib.suppress(OSError), open(holder / _LOCK, "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _clear(holder)
+
+
+def _locked_folder(path: pathlib.Path) -> tuple[pathlib.Path, IO[bytes]]:
+    """Make a hidden folder with a lock, which is held, and an empty folder `_NEW`."""
+    while True:
+        holder = pathlib.Path(
+            tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(open(holder / _LOCK, "wb"))
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                os.mkdir(holder / _NEW)
+            except FileNotFoundError:
+                continue  # swept by another process before it was locked
+            except BaseException:
+                shutil.rmtree(holder, ignore_errors=True)
+                raise
+            stack.pop_all()
+            return holder, lock
+
+
+def _clear(holder: pathlib.Path) -> None:
+    """Delete a folder that `_locked_folder` made, but first put back what it replaced.
+
+    Where that fails too, everything stays, for a person to find.
+    """
+    path = holder.parent / holder.name[1:].rpartition(".")[0]
+    if (holder / _OLD).exists() and not path.exists():
+        os.rename(holder / _OLD, path)
+    for part in (_NEW, _OLD, ""):  # the lock last: without it nobody may sweep the rest
+        shutil.rmtree(holder / part, ignore_errors=True)
+
+
 def sha256_of(*paths: str | os.PathLike) -> str:
     """Return the hexadecimal SHA-256 over the contents of the files, in this order."""
     digest = hashlib.sha256()
@@ -104,36 +180,6 @@ def sha256_of(*paths: str | os.PathLike) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _aside(parent: pathlib.Path, prefix: str) -> Iterator[pathlib.Path]:
-    """Make a folder to be filled and renamed in the block; on an error it vanishes."""
-    parent.mkdir(parents=True, exist_ok=True)
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        yield aside
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-
-
-def _swap_in(aside: pathlib.Path, path: pathlib.Path) -> None:
-    if not path.exists():
-        os.rename(aside, path)
-        return
-    # A folder cannot be renamed over a full one: step the old one out of the way first.
-    old = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    kept = old / path.name
-    try:
-        os.rename(path, kept)
-        os.rename(aside, path)
-    except BaseException:
-        if kept.exists():
-            os.rename(kept, path)  # where this fails too, the old one stays in `kept`
-        old.rmdir()
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _umask() -> int:

@@ -3,7 +3,10 @@
 import errno
 import hashlib
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -95,7 +98,7 @@ def test_a_folder_appears_only_when_it_is_full(tmp_path):
     with files.atomic_folder(path) as aside:
         (aside / "weights").write_text("w")
         assert not path.exists()
-        assert aside.parent == path.parent
+        assert aside.parent.parent == path.parent
     assert (path / "weights").read_text() == "w"
     assert names(path.parent) == ["model"]
 
@@ -229,3 +232,107 @@ def test_a_numbered_folder_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError), files.numbered_folder(tmp_path, id):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
+
+
+FILLING = """
+import sys, time
+from keras_transformer import files
+with files.folder_aside(sys.argv[1]) as aside:
+    (aside / "half").write_text("h")
+    print(aside.parent, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def start_filling(repository):
+    """Return what starts a process that fills a folder until it is killed."""
+    started = []
+
+    def start(path):
+        command = [sys.executable, "-c", FILLING, str(path)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=repository
+        )
+        started.append(process)
+        return process, process.stdout.readline().strip()
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_fills_stays(
+    tmp_path, start_filling
+):
+    killed, left = start_filling(tmp_path / "new")
+    _, filled = start_filling(tmp_path / "new")
+    kill(killed)
+    assert {f"{tmp_path}/{name}" for name in names(tmp_path)} == {left, filled}
+    (tmp_path / ".new.mine").mkdir()  # a person's own folder
+    with files.numbered_folder(tmp_path, lambda parent: 1):
+        pass
+    assert names(tmp_path) == sorted([os.path.basename(filled), ".new.mine", "1"])
+
+
+def test_the_next_folder_in_a_place_sweeps_what_was_left_for_that_place_alone(
+    tmp_path, start_filling
+):
+    for name in ("model", "model.2"):
+        kill(start_filling(tmp_path / name)[0])
+    with files.atomic_folder(tmp_path / "model.2"):
+        pass
+    assert [name.rpartition(".")[0] for name in names(tmp_path)] == [".model", "model"]
+    files.sweep(tmp_path, ".model*")
+    assert names(tmp_path) == ["model.2"]
+
+
+def test_a_kill_between_the_renames_of_an_exchange_loses_nothing(
+    tmp_path, start_filling
+):
+    """The old folder was stepped aside and the new one is not in its place yet."""
+    process, left = start_filling(tmp_path / "model")
+    kill(process)
+    os.rename(fill_old_folder(tmp_path), f"{left}/replaced")
+    files.sweep(tmp_path, ".model.*")
+    assert names(tmp_path) == ["model"]
+    assert names(tmp_path / "model") == ["old"]
+
+
+def test_without_locks_nothing_is_swept(tmp_path, monkeypatch, start_filling):
+    """A file system that has none, such as some that are mounted over a network."""
+    process, left = start_filling(tmp_path / "model")
+    kill(process)
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    with files.atomic_folder(tmp_path / "model") as aside:
+        (aside / "new").write_text("n")
+    assert names(tmp_path) == [os.path.basename(left), "model"]
+    assert names(tmp_path / "model") == ["new"]
+
+
+def test_a_folder_swept_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    flock = files.fcntl.flock
+    swept = []
+
+    def late(file, operation):
+        if not swept:
+            swept.append(os.path.dirname(file.name))
+            files.shutil.rmtree(swept[0])
+        flock(file, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with files.folder_aside(tmp_path / "model") as aside:
+        assert names(tmp_path) == [aside.parent.name]
+        assert str(aside.parent) != swept[0]
+    assert names(tmp_path) == []

@@ -252,7 +252,7 @@ def _write_variables(folder: pathlib.Path, trackables: dict[str, Any]) -> None:
         tf.train.Checkpoint(**trackables).write(str(folder / _PREFIX))
     except tf.errors.OpError as error:
         raise OSError(
-            f"Could not write a checkpoint into {folder.parent}: "
+            f"Could not write a checkpoint into {folder.parent.parent}: "
             f"{files.reason(error)}. Free some space or check the folder's "
             "permissions; earlier checkpoints are intact."
         ) from error
