@@ -116,9 +116,11 @@ class ServingModule(tf.Module):
 
         Args:
             text: string `[batch]`, UTF-8.
-            temperature: float32 `[batch]`: 1: as the model; 0: the likeliest token.
-            top_k: int32 `[batch]`: tokens drawn from; 0: all.
-            top_p: float32 `[batch]`: probability drawn from, of the likeliest; 1: all.
+            temperature: float32 `[batch]`: 1: as the model; 0, less or NaN: the
+                likeliest token.
+            top_k: int32 `[batch]`: tokens drawn from; 0 or less: all.
+            top_p: float32 `[batch]`: probability drawn from, of the likeliest; 1 or
+                more: all; 0, less or NaN: the likeliest token.
             seed: int32 `[batch]`: the same seed gives the same translation.
 
         Returns:

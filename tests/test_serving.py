@@ -132,6 +132,29 @@ def test_temperature_zero_is_greedy_search(signatures):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("temperature", [np.nan, -1.0, -np.inf, np.inf, 1e-45, 3e38]),
+        ("top_p", [np.nan, -1.0, -np.inf, np.inf, 1e-45, 3e38]),
+        ("top_k", [-1, -(2**31), 2**31 - 1]),
+        ("seed", [-1, -(2**31), 2**31 - 1]),
+    ],
+)
+def test_no_number_of_one_client_harms_another(signatures, name, values):
+    """A server fails the whole batch where one row does."""
+    inputs = inputs_of("sample", [b"A dog"] * len(values) + [b"one two three", b"one"])
+    usual = {key: value[-2:] for key, value in inputs.items()}
+    odd = tf.constant(values, inputs[name].dtype)
+    mixed = {**inputs, name: tf.concat([odd, usual[name]], axis=0)}
+    together, alone = signatures["sample"](**mixed), signatures["sample"](**usual)
+    ours = together["translation"][-2:]
+    np.testing.assert_array_equal(ours, alone["translation"])
+    log_probs = together["log_probability"].numpy()
+    np.testing.assert_allclose(log_probs[-2:], alone["log_probability"], atol=1e-4)
+    assert np.all(np.isfinite(log_probs))
+
+
 def test_a_given_translation_has_the_models_probability(module, signatures):
     """The sum of log softmax over its tokens, from the logits of the whole pass."""
     translator = module.translator

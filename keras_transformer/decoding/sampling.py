@@ -14,6 +14,10 @@ from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.checks import checked_answer
 from keras_transformer.decoding.working_set import Past, empty_columns
 
+# The least and the largest number that logits are divided by. An infinite one would
+# make NaN of a logit of -inf.
+_TEMPERATURES = (1e-6, 1e6)
+
 
 class SampleResult(NamedTuple):
     """One drawn output a sentence."""
@@ -49,10 +53,11 @@ def sample(
         uniforms: float32 `[batch, at least max_steps]`, in [0, 1): the chance of each
             step. Equal ones give equal outputs, whatever else is in the batch.
         temperature: float32 `[batch]`. Divides the logits: below 1 likely tokens become
-            likelier; at 0 the best one is taken.
-        top_k: int32 `[batch]`. As many of the likeliest tokens are drawn from; 0: all.
+            likelier; at 0, below it and for NaN the best one is taken.
+        top_k: int32 `[batch]`. As many of the likeliest tokens are drawn from; 0 or
+            less: all.
         top_p: float32 `[batch]`. The likeliest tokens whose probabilities first add up
-            to this are drawn from; 1: all.
+            to this are drawn from; 1 or more: all; 0, less or NaN: the best one.
         bos_id: The first input.
         eos_id: Ends an output.
         pad_id: Fills `tokens` after the end.
@@ -104,6 +109,9 @@ def kept_distribution(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return what is drawn from: probabilities, not normalized, and ids, best first.
 
+    Every value of the settings is taken: rows may come from different clients, and an
+    error would fail all of them.
+
     Args:
         logits: float32 `[batch, vocab]`.
         temperature: float32 `[batch]`.
@@ -112,8 +120,11 @@ def kept_distribution(
     """
     vocab_size = tf.shape(logits)[1]
     logits, ids = tf.math.top_k(logits, vocab_size)  # sorted
-    scaled = (logits - logits[:, :1]) / tf.maximum(temperature, 1e-6)[:, tf.newaxis]
-    probs = tf.nn.softmax(scaled)
+    # Not by `~(temperature > 0)`, which TensorFlow's optimizer takes for `<=`: it
+    # differs for NaN.
+    temperature = tf.where(temperature > 0, temperature, 0.0)
+    divisor = tf.clip_by_value(temperature, *_TEMPERATURES)[:, tf.newaxis]
+    probs = tf.nn.softmax((logits - logits[:, :1]) / divisor)
     place = tf.range(vocab_size)[tf.newaxis]
     most = tf.where(top_k < 1, vocab_size, top_k)
     most = tf.where(temperature <= 0, 1, most)[:, tf.newaxis]
@@ -133,10 +144,10 @@ def draw(probs: tf.Tensor, ids: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
         uniforms: float32 `[batch]`, in [0, 1).
 
     Returns:
-        int32 `[batch]`; never an id of probability 0.
+        int32 `[batch]`; never an id of probability 0. Where all are NaN, the first.
     """
     total = tf.cumsum(probs, axis=1)
     goal = (uniforms * total[:, -1])[:, tf.newaxis]
     passed = tf.reduce_sum(tf.cast(total <= goal, tf.int32), axis=1)
     last_kept = tf.reduce_sum(tf.cast(probs > 0, tf.int32), axis=1) - 1
-    return tf.gather(ids, tf.minimum(passed, last_kept), batch_dims=1)
+    return tf.gather(ids, tf.clip_by_value(passed, 0, last_kept), batch_dims=1)

@@ -46,6 +46,12 @@ def kept(temperature=1.0, top_k=0, top_p=1.0):
         # Squared: 0.16, 0.09, 0.04, 0.01 of 0.3.
         ({"temperature": 0.5}, {1: 16 / 30, 3: 9 / 30, 2: 4 / 30, 0: 1 / 30}),
         ({"top_k": 9}, {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
+        ({"top_k": -1}, {1: 0.4, 3: 0.3, 2: 0.2, 0: 0.1}),
+        ({"top_p": np.nan}, {1: 1.0}),
+        ({"temperature": np.nan}, {1: 1.0}),
+        ({"temperature": -np.inf}, {1: 1.0}),
+        ({"temperature": 1e-45}, {1: 1.0}),
+        ({"temperature": np.inf}, {1: 0.25, 3: 0.25, 2: 0.25, 0: 0.25}),
     ],
 )
 def test_what_is_drawn_from(settings, wanted):
@@ -62,6 +68,22 @@ def test_the_chance_picks_by_cumulated_probability(chance, wanted):
     probs, ids = tf.constant([[5.0, 3.0, 2.0, 0.0]]), tf.constant([[5, 2, 7, 4]])
     assert draw(probs, ids, tf.constant([chance])).numpy().tolist() == [wanted]
     assert draw(probs, ids, tf.constant([0.99999994])).numpy().tolist() == [7]
+
+
+def test_a_row_without_probabilities_does_not_fail_the_others():
+    probs = tf.constant([[np.nan, np.nan], [3.0, 1.0]])
+    drawn = draw(probs, tf.constant([[7, 2], [7, 2]]), tf.constant([0.9, 0.9]))
+    assert drawn.numpy().tolist() == [7, 2]
+
+
+def test_the_hottest_row_never_draws_an_impossible_token():
+    """Infinity divided by infinity would be NaN."""
+    logits, hot = tf.constant([[0.0, -np.inf, 0.0]]), tf.constant([np.inf])
+    probs, ids = kept_distribution(
+        logits, hot, top_k=tf.constant([0]), top_p=tf.constant([1.0])
+    )
+    assert ids.numpy().tolist() == [[0, 2, 1]]
+    assert probs.numpy().tolist() == [[0.5, 0.5, 0.0]]
 
 
 def sample(model, max_lengths, uniforms, temperature=1.0):
