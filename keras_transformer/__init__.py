@@ -14,6 +14,8 @@ import os
 import platform
 from typing import Any
 
+from keras_transformer import saved_classes
+
 __version__ = "0.1.0"
 
 # By itself TensorFlow takes oneDNN's products only on CPUs with AVX-512 and VNNI. With
@@ -21,6 +23,9 @@ __version__ = "0.1.0"
 # them and 10.3 without, a search a third of the time or less.
 if platform.machine() in ("x86_64", "AMD64"):
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+# `keras.saving.load_model` finds the package's classes, although none is imported yet.
+saved_classes.register()
 
 _NAMES = {
     # What a model is made of and how it is trained.
@@ -31,6 +36,7 @@ _NAMES = {
     "Transformer": "model",
     "Translator": "translator",
     "Parser": "parser",
+    "load_model": "model_dir",
     # Training.
     "LabelSmoothedCrossEntropy": "training.losses",
     "TransformerSchedule": "training.schedule",

@@ -266,6 +266,23 @@ class ModelDir:
             os.replace(aside, self.model_path)
 
 
+def load_model(path: str | os.PathLike) -> Transformer:
+    """Load a model with its weights.
+
+    Args:
+        path: A file that Keras saved, such as `model.keras`: the model comes compiled
+            as it was saved. Or the folder of a run: the model has the weights that
+            `ModelDir.choose` finds, and is not compiled.
+
+    Raises:
+        FileNotFoundError: If the folder holds no model.
+        ValueError: If the file is absent or not a Keras model.
+    """
+    if pathlib.Path(path).suffix == ".keras":
+        return keras.saving.load_model(path)
+    return ModelDir(path).load_model()
+
+
 def _layers(model: Transformer) -> tf.train.Checkpoint:
     """Return what has the model's layers under their names, and nothing else.
 

@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.model import Transformer
-from keras_transformer.model_dir import ModelDir, RunConfig
+from keras_transformer.model_dir import ModelDir, RunConfig, load_model
 
 CONFIG = ModelConfig(vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2)
 
@@ -81,6 +81,24 @@ def test_a_loaded_model_knows_nothing_of_the_optimizer(trained):
     for name in ("_momentums", "_velocities"):
         moments = getattr(loaded.optimizer, name)
         assert not any(np.any(keras.ops.convert_to_numpy(each)) for each in moments)
+
+
+def test_a_file_and_a_folder_load_by_one_function(trained):
+    place, model = trained
+    place.save_model(model)
+    from_file = load_model(str(place.model_path))
+    from_folder = load_model(place.path)
+    assert from_file.compiled and not from_folder.compiled
+    for loaded in (from_file, from_folder):
+        for own, other in zip(loaded.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(own, other)
+
+
+def test_a_model_that_is_absent_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No model in .*/run: it has no config"):
+        load_model(tmp_path / "run")
+    with pytest.raises(ValueError, match="File not found: filepath=.*gone.keras"):
+        load_model(tmp_path / "gone.keras")
 
 
 def test_reading_a_model_does_not_import_what_takes_seconds(repository):

@@ -93,6 +93,29 @@ def test_training_leaves_what_later_programs_need(trained):
         assert (model / name).exists()
 
 
+def test_the_saved_model_loads_from_another_folder(repository, folder, trained):
+    """By Keras alone, and by `load_model` from the file or the run's folder."""
+    _, model, _ = trained
+    program = (
+        "import keras_transformer as kt, keras\n"
+        f"for load, path in ((keras.saving.load_model, '{model}/model.keras'),\n"
+        f"    (kt.load_model, '{model}/model.keras'), (kt.load_model, '{model}')):\n"
+        "    print(load(path).count_params())\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(repository)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    # One embedding of 280 x 32; attention 4 x 32 x 32, once in the encoder and twice in
+    # the decoder; feed-forward 2 x 32 x 64 + 64 + 32; five norms of 2 x 32.
+    expected = 280 * 32 + 3 * 4 * 32 * 32 + 2 * (2 * 32 * 64 + 96) + 5 * 64
+    assert result.stdout.split() == [str(expected)] * 3
+
+
 def test_average_evaluate_translate_and_export(repository, folder, trained):
     """The model copies; the export, alone and moved, says the same as the model."""
     data, model, _ = trained
