@@ -42,9 +42,11 @@ def convert(
     Raises:
         ValueError: If the quantization is unknown, or CTranslate2 cannot run the model.
         FileExistsError: If `output_dir` holds something else than a converted model.
+        NotADirectoryError: If `output_dir` is a file.
         ModuleNotFoundError: If the extra `ctranslate2` is not installed.
     """
     check_choice("quantization", quantization, QUANTIZATIONS)
+    files.check_folder(output_dir)
     place = pathlib.Path(output_dir)
     if place.is_dir() and any(place.iterdir()) and not (place / "model.bin").exists():
         raise FileExistsError(

@@ -9,10 +9,12 @@ import glob
 import hashlib
 import os
 import pathlib
+import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 # In the hidden folder that a folder is filled in: the lock of the process that fills
 # it, the new folder, and while they are exchanged the old one.
@@ -23,27 +25,75 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
     """Write a file aside, then rename it: readers see the old file or the new one.
 
     Args:
-        path: The file; its folder is made if it is absent.
+        path: The file, as in `open_whole`.
         data: The whole content; text is written as UTF-8.
 
     Raises:
         OSError: If the disk is full or the folder cannot be written; the old file
             stays.
     """
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = data.encode("utf-8") if isinstance(data, str) else data
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
+    with naming(path), open_whole(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def open_whole(
+    path: str | os.PathLike, *, keep_partial: bool = False
+) -> Iterator[BinaryIO]:
+    """Open a file aside for writing; it takes the place of `path` when the block ends.
+
+    Links are followed, and a file keeps its owner and permissions. What is not a
+    regular file, such as a FIFO or a device, is written in place.
+
+    Args:
+        path: The file; its folder is made if it is absent.
+        keep_partial: Write to `path`.partial, and leave it there if the block raises,
+            unless it is empty. Otherwise nothing is left.
+
+    Yields:
+        The file aside; its `name` is its path.
+
+    Raises:
+        OSError: If the file cannot be written, or another program is writing the same
+            `path`.partial; the old file stays.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _opened(path, "wb") as file:
+            yield file
+        return
+    path = pathlib.Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unique = f".{path.name}.{secrets.token_hex(4)}"
+    aside = path.with_name(f"{path.name}.partial" if keep_partial else unique)
+    old = path.stat() if path.exists() else None
+    mode = 0o600 if old else 0o666  # less the umask
+    with _opened(aside, "ab", opener=lambda *how: os.open(*how, mode)) as file:
+        _lock(file)
+        file.truncate(0)
+        try:
+            if old:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(aside, 0o666 & ~_umask())  # mkstemp makes private files
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
+            os.replace(aside, path)
+        except BaseException:
+            if not (keep_partial and os.fstat(file.fileno()).st_size):
+                os.unlink(aside)
+            raise
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike | None) -> Iterator[None]:
+    """Add a path to errors of the operating system that name no file, unless None."""
+    try:
+        yield
+    except OSError as error:
+        if path is not None and error.filename is None and error.errno is not None:
+            error.filename = os.fspath(path)
         raise
 
 
@@ -51,18 +101,37 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
 def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Fill a folder aside, then rename it to `path`; on an error it vanishes.
 
-    A folder already at `path` is replaced, and stays until the new one is whole.
+    A folder already at `path` is replaced, and stays until the new one is whole. Links
+    are followed, and a folder keeps its permissions.
 
     Yields:
         The folder aside, to be filled, beside `path` and on the same disk.
+
+    Raises:
+        NotADirectoryError: If `path` is a file.
+        OSError: If the folder cannot be written.
     """
-    path = pathlib.Path(path)
+    check_folder(path)
+    path = pathlib.Path(os.path.realpath(path))
     with folder_aside(path) as aside:
         yield aside
         if path.exists():
+            shutil.copymode(path, aside)
             # A folder cannot be renamed over a full one: step it out of the way first.
             os.rename(path, aside.parent / _OLD)
         os.rename(aside, path)
+
+
+def check_folder(path: str | os.PathLike) -> None:
+    """Raise if `path`, which is to be a folder, is something else.
+
+    Raises:
+        NotADirectoryError: If it is.
+    """
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise NotADirectoryError(
+            f"{path} is a file, and a folder is needed: give another path."
+        )
 
 
 class NumberedFolder:
@@ -89,6 +158,7 @@ def numbered_folder(
     Yields:
         The folder: fill `aside`; afterwards `path` says where it is.
     """
+    check_folder(parent)
     parent = pathlib.Path(parent)
     with folder_aside(parent / "new") as aside:
         numbered = NumberedFolder(aside)
@@ -139,7 +209,7 @@ def sweep(parent: str | os.PathLike, pattern: str) -> None:
             _clear(holder)
 
 
-def _locked_folder(path: pathlib.Path) -> tuple[pathlib.Path, IO[bytes]]:
+def _locked_folder(path: pathlib.Path) -> tuple[pathlib.Path, BinaryIO]:
     """Make a hidden folder with a lock, which is held, and an empty folder `_NEW`."""
     while True:
         holder = pathlib.Path(
@@ -182,10 +252,31 @@ def sha256_of(*paths: str | os.PathLike) -> str:
     return digest.hexdigest()
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextlib.contextmanager
+def _opened(path, *how, **options) -> Iterator[BinaryIO]:
+    with open(path, *how, **options) as file:
+        try:
+            yield file
+        except BaseException:
+            file.raw.close()  # or closing would fail again to write what is buffered
+            raise
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock a file until it is closed, where the file system has locks.
+
+    Raises:
+        OSError: If another program holds it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OSError(
+            f"Another program is writing {file.name}. Wait for it, or give another "
+            "file."
+        ) from error
+    except OSError:
+        pass
 
 
 def reason(error: Any) -> str:

@@ -1,5 +1,6 @@
 """Files appear whole or not at all, and old ones stay until then."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -60,7 +61,7 @@ def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path, monkeypat
     assert path.read_text() == "new"
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("call", ["fsync", "replace", "fchmod"])
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing_else(
     tmp_path, monkeypatch, call
 ):
@@ -91,6 +92,139 @@ def test_written_files_have_the_usual_permissions(tmp_path):
         os.umask(previous)
     assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+
+
+def test_the_umask_of_other_threads_is_not_touched(tmp_path, monkeypatch):
+    """It belongs to the process: set for a moment, it opens their new files to all."""
+    monkeypatch.setattr(os, "umask", disk_full)
+    files.atomic_write(tmp_path / "a.txt", "x")
+    with files.atomic_folder(tmp_path / "folder"):
+        pass
+    with files.numbered_folder(tmp_path / "versions", lambda parent: 1):
+        pass
+
+
+def test_a_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o600)
+    files.atomic_write(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_keeps_its_owner(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    os.chown(path, 1009, 1013)
+    files.atomic_write(path, "new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1009, 1013)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_the_file_it_names_is_written(tmp_path, there):
+    (tmp_path / "data").mkdir()
+    target, link = tmp_path / "data" / "a.txt", tmp_path / "link"
+    if there:
+        target.write_text("old")
+    link.symlink_to("data/a.txt")
+    files.atomic_write(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_fifo_stays_and_its_reader_gets_the_content(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    files.atomic_write(path, "new")
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert path.is_fifo()
+    assert names(tmp_path) == ["fifo"]
+
+
+@pytest.mark.parametrize(
+    ("device", "error"), [("/dev/null", None), ("/dev/full", "No space .*/dev/full")]
+)
+def test_a_device_stays(device, error):
+    """Root could put a file there, and the machine would be without the device."""
+    before = os.lstat(device)
+    with pytest.raises(OSError, match=error) if error else contextlib.nullcontext():
+        files.atomic_write(device, "new")
+    after = os.lstat(device)
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+
+
+def test_a_file_in_place_of_a_folder_is_refused_and_stays(tmp_path):
+    path = tmp_path / "thesis.txt"
+    path.write_text("years of work")
+    message = r"thesis\.txt is a file, and a folder is needed: give another path\."
+    with (
+        pytest.raises(NotADirectoryError, match=message),
+        files.atomic_folder(path),
+    ):
+        raise AssertionError("It began to work.")
+    with (
+        pytest.raises(NotADirectoryError, match=message),
+        files.numbered_folder(path, lambda parent: 1),
+    ):
+        raise AssertionError("It began to work.")
+    assert path.read_text() == "years of work"
+
+
+def test_a_folder_behind_a_link_is_replaced_and_keeps_its_permissions(tmp_path):
+    path, link = fill_old_folder(tmp_path), tmp_path / "link"
+    path.chmod(0o700)
+    link.symlink_to(path)
+    with files.atomic_folder(link) as aside:
+        (aside / "new").write_text("n")
+    assert link.is_symlink()
+    assert names(path) == ["new"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_partial_file_stays_when_the_block_raises(tmp_path):
+    """And the old file too; the next attempt begins again."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    for content in (b"first", b"2nd"):
+        with (
+            pytest.raises(InterruptedRunError),
+            files.open_whole(path, keep_partial=True) as file,
+        ):
+            file.write(content)
+            file.flush()
+            raise InterruptedRunError
+        assert path.read_text() == "old"
+        assert (tmp_path / "a.txt.partial").read_bytes() == content
+    with files.open_whole(path, keep_partial=True) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_an_empty_partial_file_does_not_stay(tmp_path):
+    with (
+        pytest.raises(InterruptedRunError),
+        files.open_whole(tmp_path / "a.txt", keep_partial=True),
+    ):
+        raise InterruptedRunError
+    assert names(tmp_path) == []
+
+
+def test_two_programs_do_not_write_the_same_partial_file(tmp_path):
+    """The one that came first goes on as if nothing had been."""
+    path = tmp_path / "a.txt"
+    with files.open_whole(path, keep_partial=True) as file:
+        file.write(b"first")
+        file.flush()
+        with (
+            pytest.raises(OSError, match=r"Another program is writing .*a\.txt\.part"),
+            files.open_whole(path, keep_partial=True),
+        ):
+            raise AssertionError("It began to work.")
+    assert path.read_text() == "first"
 
 
 def test_a_folder_appears_only_when_it_is_full(tmp_path):

@@ -146,6 +146,14 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     assert (tmp_path / "other" / "weights").read_text() == "dear"
 
 
+def test_a_file_in_place_of_the_folder_is_refused_and_stays(tmp_path):
+    path = tmp_path / "thesis.txt"
+    path.write_text("years of work")
+    with pytest.raises(NotADirectoryError, match="is a file, and a folder is needed"):
+        ctranslate2_conversion.convert(make_translator(), path)
+    assert path.read_text() == "years of work"
+
+
 def test_an_unknown_quantization_is_named(tmp_path):
     with pytest.raises(ValueError, match="Did you mean 'int8'"):
         ctranslate2_conversion.convert(make_translator(), tmp_path / "ct2", "int9")
