@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 from keras_transformer import files
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_lines(path: str | os.PathLike | None) -> list[str]:
     """Read a text file, plain or .gz, or standard input for None.
 
-    A line ends at a line feed alone: other separators of Unicode stand within lines.
+    Lines end at a line feed, with or without a carriage return before it; Unicode's
+    other line separators are ordinary characters. A byte order mark is dropped.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a line is no UTF-8; the message names file and line.
+        ValueError: If a line is not valid UTF-8, or a .gz file is damaged; the message
+            names the file.
+        OSError: If the file or standard input cannot be read.
     """
     name, lines = read_raw_lines(path)
     return [
@@ -27,34 +35,104 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
 
 
 def read_raw_lines(path: str | os.PathLike | None) -> tuple[str, list[bytes]]:
-    """Read the lines of a text file as they are; return its name for messages too.
+    """Read lines as `iterate_lines` does; return the file's name for messages too."""
+    return "standard input" if path is None else str(path), list(iterate_lines(path))
+
+
+def iterate_lines(path: str | os.PathLike | None) -> Iterator[bytes]:
+    """Yield the lines of a text file, plain or .gz, or of standard input for None.
+
+    They come as bytes, without line ends and without a byte order mark.
 
     Raises:
         FileNotFoundError: If there is no such file.
+        ValueError: If a .gz file is damaged.
+        OSError: If the file or standard input cannot be read.
     """
-    name = "standard input" if path is None else str(path)
-    if path is None:
-        content = sys.stdin.buffer.read()
-    elif not pathlib.Path(path).is_file():
-        raise FileNotFoundError(f"No file {path}.")
-    else:
-        content = pathlib.Path(path).read_bytes()
-        if name.endswith(".gz"):
-            content = gzip.decompress(content)
-    lines = content.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    return name, lines
+    try:
+        with _opened_to_read(path) as file:
+            for number, line in enumerate(file, start=1):
+                yield strip_line(line, number)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{path} is not a whole gzip file: {error}. Compress it again, or give it "
+            "another name than .gz if it is plain text."
+        ) from error
+
+
+def strip_line(line: bytes, number: int) -> bytes:
+    """Return a line without its end and, for line 1, without a byte order mark.
+
+    Args:
+        line: As it is in the file.
+        number: Of the line, from 1.
+    """
+    return line.removeprefix(_BYTE_ORDER_MARK if number == 1 else b"").rstrip(b"\r\n")
+
+
+def decode_line(line: bytes, name: str, number: int) -> str:
+    """Return a line as text, stripped as in `strip_line`.
+
+    Args:
+        line: As it is in the file.
+        name: Of the file, for the message.
+        number: Of the line, from 1.
+
+    Raises:
+        ValueError: If it is not valid UTF-8; the message names file and line.
+    """
+    try:
+        return strip_line(line, number).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}, line {number}, is not valid UTF-8: {error.reason} at byte "
+            f"{error.start}. Convert it, for instance with iconv."
+        ) from error
 
 
 def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
     """Write a text file whole, or to standard output for None."""
-    text = "".join(f"{line}\n" for line in lines)
     if path is None:
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        sys.stdout.flush()
+        with line_writer(None) as write:
+            write(lines)
     else:
-        files.atomic_write(path, text)
+        files.atomic_write(path, "".join(f"{line}\n" for line in lines))
+
+
+@contextlib.contextmanager
+def line_writer(
+    path: str | os.PathLike | None,
+) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Write a text file piece by piece, or to standard output for None.
+
+    Open it before long work: what cannot be written is refused at once.
+
+    Lines go to `path`.partial, which takes the place of `path` when the block ends. If
+    the block raises, the lines so far stay there, and a note of the error says so.
+
+    Yields:
+        A function that writes lines and flushes them.
+
+    Raises:
+        OSError: If the file or standard output cannot be written.
+    """
+    num_lines = 0
+
+    def write(lines):
+        nonlocal num_lines
+        lines = list(lines)
+        with files.naming(path):
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+            file.flush()
+        num_lines += len(lines)
+
+    with _opened_to_write(path) as file:
+        try:
+            yield write
+        except BaseException as error:
+            if num_lines and path is not None and file.name != path:
+                error.add_note(f"{file.name} keeps the first {num_lines} lines.")
+            raise
 
 
 def one_line(text: str) -> str:
@@ -62,21 +140,20 @@ def one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
 
 
-def decode_line(line: bytes, name: str, number: int) -> str:
-    """Return a line without its line feed as text.
+def _opened_to_read(path) -> contextlib.AbstractContextManager[BinaryIO]:
+    if path is None:
+        if sys.stdin is None:
+            raise OSError("Standard input is closed. Give a file to read instead.")
+        return contextlib.nullcontext(sys.stdin.buffer)
+    if not pathlib.Path(path).exists():
+        raise FileNotFoundError(f"No file {path}.")
+    return (gzip.open if str(path).endswith(".gz") else open)(path, "rb")
 
-    Args:
-        line: As it stands in the file.
-        name: Of the file, for the message.
-        number: Of the line, from 1.
 
-    Raises:
-        ValueError: If it is no UTF-8; the message names file and line.
-    """
-    try:
-        return line.removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}, line {number}, is no UTF-8: {error.reason} at byte "
-            f"{error.start}. Convert it, for instance with iconv."
-        ) from error
+def _opened_to_write(path) -> contextlib.AbstractContextManager[BinaryIO]:
+    if path is not None:
+        return files.open_whole(path, keep_partial=True)
+    if sys.stdout is None:
+        raise OSError("Standard output is closed. Give a file to write instead.")
+    sys.stdout.flush()
+    return contextlib.nullcontext(sys.stdout.buffer)

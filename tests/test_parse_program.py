@@ -98,7 +98,7 @@ def test_trees_are_drawn(tmp_path):
 LONG = "the fox sees " * 23
 # Of each, what is said of line 2.
 BAD = {
-    b"\xff dog": "is no UTF-8: invalid start byte at byte 0. Convert it",
+    b"\xff dog": "is not valid UTF-8: invalid start byte at byte 0. Convert it",
     b"  ": "has no words. Give one sentence a line.",
     LONG.encode(): "is longer than the model reads. Divide the sentence.",
 }
@@ -128,7 +128,7 @@ def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
     assert [words_of(line) for line in (first, last)] == ["the fox", "the dog"]
     messages = capsys.readouterr().err.splitlines()
     assert messages[-1] == "left out 3 of 5 lines."
-    assert f"left out: {path}, line 2, is no UTF-8" in messages[-4]
+    assert f"left out: {path}, line 2, is not valid UTF-8" in messages[-4]
     run(**where, skip_bad=True, draw="text")
     pictures = output.read_text().split("\n\n")
     assert [picture.count("fox") for picture in pictures] == [1, 0, 0, 0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import difflib
-import gzip
 import itertools
 import os
 import pathlib
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer import text_files
 from keras_transformer.data.metadata import SPLITS
 
 # What TensorFlow Datasets calls our splits.
@@ -27,8 +27,6 @@ _TFDS_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
 
 # Pairs that TensorFlow Datasets hands over at once.
 _TFDS_BATCH = 1024
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ParallelSource(abc.ABC):
@@ -104,7 +102,8 @@ class TextFiles(ParallelSource):
         """
         source, target = self._paths[split].values()
         counts = [0, 0]
-        for pair in itertools.zip_longest(_lines(source), _lines(target)):
+        lines = map(text_files.iterate_lines, (source, target))
+        for pair in itertools.zip_longest(*lines):
             counts[0] += pair[0] is not None
             counts[1] += pair[1] is not None
             if counts[0] == counts[1]:
@@ -273,24 +272,6 @@ def _ordered_splits(names: Sequence[str] | Mapping[str, Any], what: str):
                 f"{', '.join(names) or 'none'}. Cut one from the other as text files."
             )
     return tuple(split for split in SPLITS if split in names)
-
-
-def _lines(path: pathlib.Path) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as file:
-            first = next(file, None)
-            if first is None:
-                return
-            yield first.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n")
-            for line in file:
-                yield line.rstrip(b"\r\n")
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise ValueError(
-            f"{path} is no whole gzip file: {error}. Compress it again, or give it "
-            "another name than .gz if it is plain text."
-        ) from error
 
 
 def _as_line(sentence: bytes) -> bytes:

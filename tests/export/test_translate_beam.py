@@ -259,7 +259,7 @@ def test_wrong_models_are_named(saved_model, input_path, tmp_path):
     [
         ("absent", None, r"No file .*absent. Check --input."),
         ("empty", b"", r"empty is empty: there is nothing to translate."),
-        ("latin", b"a\nL\xe4ufer\n", r"latin, line 2, is no UTF-8"),
+        ("latin", b"a\nL\xe4ufer\n", r"latin, line 2, is not valid UTF-8"),
         ("no.gz", b"plain", r"no.gz is no whole .gz file: Not a gzipped file"),
         ("cut.gz", gzip.compress(b"a\n")[:-9], r"cut.gz is no whole .gz file: "),
     ],
