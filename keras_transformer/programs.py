@@ -75,13 +75,19 @@ def run(
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
             summary = main(arguments[1:]) if has_other_options else main()
+            if _JSON.value:
+                print(json.dumps(summary, ensure_ascii=False))
+            sys.stdout.flush()
         except INPUT_ERRORS as error:
+            if isinstance(error, BrokenPipeError) and error.filename is None:
+                _exit(128 + signal.SIGPIPE)  # who read standard output is gone
             absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
             _fail(program, _one_line(error))
-        except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)
-        if _JSON.value:
-            print(json.dumps(summary, ensure_ascii=False), flush=True)
+        except (KeyboardInterrupt, SystemExit) as error:
+            for note in getattr(error, "__notes__", ()):
+                print(f"{program}: {note}", file=sys.stderr)
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            _exit(128 + signal.SIGINT if is_interrupt else error.code)
         # Python would look for cycles among all objects as it ends: half a second.
         gc.freeze()
 
@@ -93,9 +99,10 @@ def run(
             return flags.FLAGS(arguments, known_only=has_other_options)
         except flags.Error as error:
             _fail(program, f"{_one_line(error)} (see --help)")
-        except SystemExit:
-            sys.exit(0)  # after --help, which absl counts as a failure
+        except (SystemExit, BrokenPipeError):
+            _exit(0)  # after --help, which absl counts as a failure
 
+    _check_streams(program)
     app.run(guarded, flags_parser=parse)
 
 
@@ -110,15 +117,41 @@ def check_given(*needed: flags.FlagHolder) -> None:
             raise ValueError(f"--{flag.name} is needed.")
 
 
+def _check_streams(program: str) -> None:
+    """Refuse a closed standard output, and protect the others if they are closed.
+
+    The next file that is opened would get the number of a closed stream, and with it
+    what libraries write to that stream.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stdout is None:
+        _fail(program, "standard output is closed. Redirect it, perhaps to /dev/null.")
+
+
 def _fail(program: str, message: str) -> None:
     print(f"{program}: {message}", file=sys.stderr, flush=True)
-    sys.exit(1)
+    _exit(1)
+
+
+def _exit(status: Any) -> None:
+    """Exit, dropping output that cannot be written: Python would try it once more."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
 
 
 def _one_line(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         message = f"{error.strerror}: {error.filename}" if error.filename else message
+    message = " ".join([message, *getattr(error, "__notes__", ())])
     return " ".join(message.split()) or type(error).__name__
 
 

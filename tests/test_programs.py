@@ -16,9 +16,9 @@ import time
 
 from absl import flags
 
-from keras_transformer import programs
+from keras_transformer import programs, text_files
 
-DEEDS = ["sum", "value", "file", "full", "bug", "wait"]
+DEEDS = ["sum", "value", "file", "full", "bug", "wait", "note", "lines"]
 _DO = flags.DEFINE_enum("do", "sum", DEEDS, "What to do.")
 
 
@@ -37,6 +37,14 @@ def main():
             time.sleep(60)
         finally:
             print("cleaned up", flush=True)
+    if _DO.value == "note":
+        error = SystemExit(143)
+        error.add_note("a.partial keeps the first 7 lines.")
+        raise error
+    if _DO.value == "lines":
+        with text_files.line_writer(None) as write:
+            for _ in range(10_000):
+                write(["a line"])
     print("working")
     return {"total": 7, "name": "Wörter"}
 
@@ -143,6 +151,56 @@ def test_help_is_the_same_from_a_console_script(program, tmp_path):
     assert code == 0
     assert "Does what its flag says." in out
     assert "--do:" in out and "json: Print a summary" in out
+
+
+def test_an_error_is_followed_by_its_notes(program):
+    line = "program.py: a.partial keeps the first 7 lines.\n"
+    assert outcome(program("--do=note")) == (143, "", line)
+
+
+@pytest.mark.parametrize("do", ["sum", "lines"])
+def test_a_reader_that_went_away_ends_the_program_quietly(program, do):
+    """Whether the pipe breaks during the work, or when output is flushed at the end."""
+    process = program(f"--do={do}")
+    process.stdout.close()
+    process.stdout = None
+    assert outcome(process) == (128 + 13, None, "")
+
+
+def test_a_full_disk_behind_standard_output_ends_in_one_line(tmp_path, repository):
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    assert from_shell(tmp_path, repository, ">/dev/full") == (
+        1,
+        "program.py: [Errno 28] No space left on device\n",
+    )
+
+
+def from_shell(folder, repository, redirection):
+    """Run the program with redirected streams; return its status and errors."""
+    ended = subprocess.run(
+        f"{sys.executable} program.py {redirection}",
+        shell=True,
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(repository)},
+    )
+    return ended.returncode, ended.stderr
+
+
+def test_a_closed_standard_output_is_refused(tmp_path, repository):
+    """Before hours of work, and before another file gets its number."""
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    line = "program.py: standard output is closed. Redirect it, perhaps to /dev/null.\n"
+    assert from_shell(tmp_path, repository, ">&-") == (1, line)
+    assert from_shell(tmp_path, repository, ">&- 2>&-") == (1, "")
+
+
+def test_without_standard_error_errors_are_not_among_the_results(tmp_path, repository):
+    """Python prints to standard output what is for a closed standard error."""
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    assert from_shell(tmp_path, repository, "--do=value 2>&- >out") == (1, "")
+    assert (tmp_path / "out").read_text() == ""
 
 
 def test_sigterm_lets_the_program_clean_up(program):
