@@ -1,9 +1,11 @@
 """From pairs of sentences to a prepared folder."""
 
+import dataclasses
 import errno
 import json
 import re
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -175,6 +177,37 @@ def test_duplicates_are_dropped_where_asked_and_only_whole_pairs(tmp_path):
     split = prepared(tmp_path, train=train, options=options).splits["train"]
     assert (split.pairs, split.dropped["duplicate"]) == (3, 2)
     assert decoded(tmp_path / "data") == [("a", "x"), ("a", "y"), ("x", "a")]
+
+
+def test_pairs_that_read_the_same_when_joined_are_different(tmp_path):
+    train = [("a", "bb"), ("ab", "b"), ("a b", "c"), ("a", "b c")]
+    options = {"drop_duplicates": True}
+    split = prepared(tmp_path, train=train, options=options).splits["train"]
+    assert (split.pairs, split.dropped["duplicate"]) == (4, 0)
+
+
+def test_repeats_are_all_but_the_first_of_equal_keys():
+    draw = np.random.default_rng(3)
+    keys = draw.choice(draw.integers(2**63, size=53, dtype=np.uint64), size=211)
+    _, first = np.unique(keys, return_index=True)
+    expected = np.isin(np.arange(211), first, invert=True)
+    np.testing.assert_array_equal(preparation._repeats(keys), expected)
+    assert not len(preparation._repeats(keys[:0]))
+
+
+def test_looking_for_duplicates_takes_few_bytes_a_pair(tmp_path):
+    """A key of 8 bytes and 3 of sorting; a set of integers would take over 70."""
+    source = text_files(tmp_path, train=[(f"a {n}", "x") for n in range(30_011)])
+    filters = preparation._Filters(8, None, True, False, True)
+    peaks = []
+    for drops in (False, True):
+        chosen = dataclasses.replace(filters, drop_duplicates=drops)
+        reader = preparation._SplitReader(source, "train", chosen)
+        tracemalloc.start()
+        reader.scan()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 20 * 30_011
 
 
 def test_held_out_text_keeps_every_line_and_the_loss_leaves_out_bad_ones(tmp_path):
