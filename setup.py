@@ -19,8 +19,7 @@ INSTALL_REQUIRES = [
     "tensorflow-datasets>=4.9.10,<4.10",
     # TFDS 4.9.10 imports it without requiring it.
     "importlib_resources>=6.4",
-    # 0.2.3 needs protobuf 7, which the TensorFlow Serving API 2.21 excludes.
-    "sentencepiece>=0.2.1,<0.2.3",
+    "sentencepiece>=0.2.1,<0.3",
     "sacrebleu>=2.6,<3",
     "sacremoses>=0.2,<0.3",
     "absl-py>=2.1,<3",

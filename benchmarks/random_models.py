@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformer import config as config_lib
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.decoding.scoring import normalized_scores
 from keras_transformer.model import Transformer
 from keras_transformer.tokenization import SentencePieceTokenizer
+from keras_transformer.tokenization.sentencepiece_proto import (
+    BPE,
+    CONTROL,
+    UNKNOWN,
+    ModelProto,
+)
 from keras_transformer.tokenization.units import SPACE
 from keras_transformer.translator import Translator
 
@@ -33,12 +38,11 @@ def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
         ValueError: If `vocab_size` leaves no number.
     """
     config_lib.check_at_least("vocab_size", vocab_size, FIRST_NUMBER + 1)
-    model = sentencepiece_model_pb2.ModelProto()
-    model.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.BPE
+    model = ModelProto()
+    model.trainer_spec.model_type = BPE
     model.normalizer_spec.name = "identity"
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
     for piece in _SPECIAL_PIECES:
-        kind = kinds.UNKNOWN if piece == "<unk>" else kinds.CONTROL
+        kind = UNKNOWN if piece == "<unk>" else CONTROL
         model.pieces.add(piece=piece, score=0.0, type=kind)
     numbers = (f"{SPACE}{number}" for number in range(vocab_size - FIRST_NUMBER))
     for rank, piece in enumerate([SPACE, *"0123456789", *numbers]):

@@ -13,11 +13,13 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
-from google.protobuf import message
-from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformer import config
-from keras_transformer.tokenization import tokenizer, training_text
+from keras_transformer.tokenization import (
+    sentencepiece_proto,
+    tokenizer,
+    training_text,
+)
 
 # SentencePiece writes a space as U+2581 inside its pieces, so a U+2581 of the text
 # would come back as a space. These rules, kept in the model file, write it as U+FDD0
@@ -48,8 +50,8 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
     vocabulary_name = "sentencepiece.model"
 
     def __init__(self, proto: bytes, kind: str = "sentencepiece"):
-        names = [piece.piece for piece in _parsed(proto).pieces]
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        self._processor = _processor(proto)
+        names = self._processor.id_to_piece(list(range(len(self._processor))))
         special_ids = {"unk_id": self._processor.unk_id()}
         for name, shown in (("pad_id", "<pad>"), ("bos_id", "<s>"), ("eos_id", "</s>")):
             special_ids[name] = getattr(self._processor, name)()
@@ -193,17 +195,16 @@ def _rule_files(folder: pathlib.Path) -> dict[str, str]:
 
 def _without_paths(proto: bytes) -> bytes:
     """Drop the rule files' temporary paths: they would change the fingerprint."""
-    model = sentencepiece_model_pb2.ModelProto.FromString(proto)
+    model = sentencepiece_proto.ModelProto.FromString(proto)
     model.normalizer_spec.ClearField("normalization_rule_tsv")
     model.denormalizer_spec.ClearField("normalization_rule_tsv")
     return model.SerializeToString(deterministic=True)
 
 
-def _parsed(proto: bytes) -> sentencepiece_model_pb2.ModelProto:
+def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
     try:
-        model = sentencepiece_model_pb2.ModelProto.FromString(proto)
-    except message.DecodeError as error:
+        if proto:  # without, SentencePiece makes a processor that has no model
+            return sentencepiece.SentencePieceProcessor(model_proto=proto)
+    except RuntimeError as error:
         raise ValueError(f"not a SentencePiece model ({error}).") from error
-    if not model.pieces:
-        raise ValueError("not a SentencePiece model (it has no pieces).")
-    return model
+    raise ValueError("not a SentencePiece model (it is empty).")
