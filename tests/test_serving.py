@@ -224,6 +224,33 @@ def test_an_export_that_translates_otherwise_is_refused(small_export):
         exported.check_same(make_translator(seed=5), small_export, ["A dog", "one two"])
 
 
+@pytest.mark.parametrize(
+    ("worse", "is_refused"), [(1e-6, False), (1e-4, True), (0.1, True)]
+)
+def test_one_wrong_answer_of_sixteen_is_refused_unless_it_is_a_tie(
+    module, monkeypatch, worse, is_refused
+):
+    """Another text counts as a tie only where its score differs by rounding."""
+    translator = module.translator
+    texts = exported.trial_texts(translator, 16)
+
+    def answer(batch):
+        result = translator.translate_batch(batch)
+        is_wrong = (batch == texts[2])[:, tf.newaxis]
+        return {
+            **result,
+            "translations": tf.where(is_wrong, "wrong", result["translations"]),
+            "scores": result["scores"] * tf.where(is_wrong, 1 + worse, 1.0),
+        }
+
+    monkeypatch.setattr(exported, "load", lambda saved_model: answer)
+    if is_refused:
+        with pytest.raises(ValueError, match="1 of 16 texts otherwise.*became 'wrong'"):
+            exported.check_same(translator, "unused", texts)
+    else:
+        exported.check_same(translator, "unused", texts)
+
+
 def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
     """Without the one that translates, there is no text to try."""
     version = exported.export(

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from keras_transformer import warmup
 from tests.small_models import make_translator
@@ -47,17 +45,6 @@ def test_requests_cover_the_lengths_of_sources(translator, small_export):
         lengths.add(int(np.max(translator.lengths(tokens))))
     assert min(lengths) <= 3
     assert max(lengths) >= 16
-
-
-def test_the_server_configuration_parses(repository):
-    """models.config is TF Serving's message, and names the platform it knows."""
-    text = (repository / "export" / "serving" / "models.config").read_text()
-    config = model_server_config_pb2.ModelServerConfig()
-    text_format.Parse(text, config)
-    (model,) = config.model_config_list.config
-    assert model.model_platform == "tensorflow"
-    assert model.base_path == "/models/translation"
-    assert model.model_version_policy.latest.num_versions == 2
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "kserve.yaml"])

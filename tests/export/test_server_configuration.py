@@ -1,0 +1,89 @@
+"""The files in export/serving/ are the messages that TF Serving reads from them."""
+
+import pytest
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+from tensorflow_serving.config import model_server_config_pb2
+
+INT64 = wrappers_pb2.Int64Value.DESCRIPTOR.full_name
+STRING = wrappers_pb2.StringValue.DESCRIPTOR.full_name
+
+# What tensorflow-serving-api does not ship: the messages of TF Serving's
+# session_bundle_config.proto and monitoring_config.proto, fields in their order.
+MESSAGES = {
+    "BatchingParameters": {
+        "max_batch_size": INT64,
+        "batch_timeout_micros": INT64,
+        "max_enqueued_batches": INT64,
+        "num_batch_threads": INT64,
+        "thread_pool_name": STRING,
+        "allowed_batch_sizes": "TYPE_INT64",
+        "pad_variable_length_inputs": "TYPE_BOOL",
+    },
+    "PrometheusConfig": {"enable": "TYPE_BOOL", "path": "TYPE_STRING"},
+    "MonitoringConfig": {"prometheus_config": "tests.PrometheusConfig"},
+}
+
+
+@pytest.fixture(scope="module")
+def read(repository):
+    """Return what parses a file in export/serving/ as one of these messages."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tests/serving.proto", package="tests", syntax="proto3"
+    )
+    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
+    for message, fields in MESSAGES.items():
+        declared = file.message_type.add(name=message)
+        for number, (name, kind) in enumerate(fields.items(), start=1):
+            field = declared.field.add(name=name, number=number)
+            is_list = name == "allowed_batch_sizes"
+            field.label = field.LABEL_REPEATED if is_list else field.LABEL_OPTIONAL
+            if kind.startswith("TYPE_"):
+                field.type = field.Type.Value(kind)
+            else:
+                field.type, field.type_name = field.TYPE_MESSAGE, f".{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+
+    def read_message(name, message):
+        found = pool.FindMessageTypeByName(f"tests.{message}")
+        text = (repository / "export" / "serving" / name).read_text()
+        return text_format.Parse(text, message_factory.GetMessageClass(found)())
+
+    return read_message
+
+
+def test_models_config_names_the_model_and_its_platform(repository):
+    text = (repository / "export" / "serving" / "models.config").read_text()
+    config = model_server_config_pb2.ModelServerConfig()
+    text_format.Parse(text, config)
+    (model,) = config.model_config_list.config
+    assert model.model_platform == "tensorflow"
+    assert model.base_path == "/models/translation"
+    assert model.model_version_policy.latest.num_versions == 2
+
+
+def test_batching_config_bounds_batches_waiting_and_threads(read):
+    config = read("batching.config", "BatchingParameters")
+    bounds = {
+        "max_batch_size": 1024,
+        "batch_timeout_micros": 100_000,
+        "max_enqueued_batches": 10_000,
+        "num_batch_threads": 64,
+    }
+    assert {field.name for field, _ in config.ListFields()} == bounds.keys()
+    for name, most in bounds.items():
+        assert 1 <= getattr(config, name).value <= most, name
+
+
+def test_monitoring_config_exposes_metrics_to_prometheus(read):
+    (field,) = read("monitoring.config", "MonitoringConfig").ListFields()
+    assert field[0].name == "prometheus_config"
+    assert field[1].enable
+    assert field[1].path == "/monitoring/prometheus/metrics"
