@@ -32,7 +32,8 @@ INSTALL_REQUIRES = [
 
 SERVING = ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2", "requests>=2.32,<3"]
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
-BEAM = ["apache-beam>=2.77,<3"]
+# With Dask, for a cluster of one's own.
+BEAM = ["apache-beam[dask]>=2.77,<3"]
 TEST = [
     *SERVING,
     *CTRANSLATE2,

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
+import importlib
 import itertools
 import json
 import os
@@ -23,7 +24,6 @@ from typing import Any, BinaryIO
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.options.pipeline_options import (
     PipelineOptions,
@@ -38,8 +38,9 @@ from keras_transformer.config import TRANSLATED_AT_ONCE, check_at_least
 from keras_transformer.translator import Translation, translate_in_batches
 
 FORMAT_VERSION = 1
-_METRICS = "keras_transformer"
 _BLOCK_BYTES = 1 << 20
+# Beam has this runner but does not know it by its name.
+_DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +89,10 @@ class Shard:
     """A file of translations and the lines it is made from."""
 
     path: str
+    # Names the lines whose sources were cut; absent where there is none.
+    truncated_path: str
+    # Number of the first line in the whole input, from 1.
+    first_line: int
     pieces: tuple[Piece, ...]
 
 
@@ -110,7 +115,7 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
 
     Returns:
         "lines", "shards", "skipped_shards", which were there, and "truncated", the
-        number of sources cut to the model's length in the shards that were not.
+        number of sources cut to the model's length, in the skipped shards too.
 
     Raises:
         FileNotFoundError: If there is no model or no input.
@@ -123,27 +128,25 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
     index = index_lines(find_files(config.input), config.lines_per_shard)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
-    shards = [
-        Shard(path, pieces)
-        for path, pieces in zip(
-            shard_paths(config.output, len(index.pieces)), index.pieces, strict=True
-        )
-    ]
+    shards = plan_shards(config, index)
     claim_output(config, index)
     present = _list(f"{_literal(config.output)}-*")
     absent = [shard for shard in shards if shard.path not in present]
+    if absent:
+        run_pipeline(absent, config, options)
+        check_written(absent)
     return {
         "lines": index.num_lines,
         "shards": len(shards),
         "skipped_shards": len(shards) - len(absent),
-        "truncated": run_pipeline(absent, config, options) if absent else 0,
+        "truncated": count_truncated(shards, config.output),
     }
 
 
 def run_pipeline(
     shards: Sequence[Shard], config: BeamTranslationConfig, options: PipelineOptions
-) -> int:
-    """Translate shards and return how many sources were cut to the model's length.
+) -> None:
+    """Translate shards.
 
     Raises:
         RuntimeError: If the pipeline fails.
@@ -153,6 +156,8 @@ def run_pipeline(
         pipeline
         | "Shards" >> beam.Create(shards)
         | "Spread over workers" >> beam.Reshuffle()
+        # Dask repeats what a lost worker did: what it wrote is there.
+        | "Skip what is there" >> beam.Filter(is_absent)
         | "Read" >> beam.Map(read_shard)
         | "Translate"
         >> RunInference(SavedModelHandler(config.saved_model, config.batch_size))
@@ -162,8 +167,6 @@ def run_pipeline(
     state = result.wait_until_finish()
     if state != PipelineState.DONE:
         raise RuntimeError(f"The pipeline ended in state {state}.")
-    name = MetricsFilter().with_namespace(_METRICS).with_name("truncated")
-    return sum(c.result for c in result.metrics().query(name)["counters"])
 
 
 class SavedModelHandler(ModelHandler):
@@ -178,21 +181,31 @@ class SavedModelHandler(ModelHandler):
     """
 
     def __init__(self, saved_model: str, batch_size: int):
-        super().__init__(min_batch_size=1, max_batch_size=1)  # shards
+        super().__init__()
         self._saved_model = saved_model
         self._batch_size = batch_size
 
     def load_model(self) -> Callable:
         return exported.load(self._saved_model)
 
+    def should_skip_batching(self) -> bool:
+        # Beam's batching hands on the last batch when a bundle ends, and DaskRunner
+        # drops what comes then (Beam 2.77).
+        return True
+
     def run_inference(
         self,
-        batch: Sequence[tuple[Shard, list[str]]],
+        batch: tuple[Shard, list[str]],
         model: Callable,
         inference_args: dict[str, Any] | None = None,
     ) -> Iterable[tuple[Shard, list[Translation]]]:
-        for shard, lines in batch:
-            yield shard, translate_in_batches(lines, self._batch_size, model)
+        shard, lines = batch
+        yield shard, translate_in_batches(lines, self._batch_size, model)
+
+
+def is_absent(shard: Shard) -> bool:
+    """Return whether a shard has not been written yet."""
+    return not FileSystems.exists(shard.path)
 
 
 def read_shard(shard: Shard) -> tuple[Shard, list[str]]:
@@ -212,12 +225,17 @@ def read_shard(shard: Shard) -> tuple[Shard, list[str]]:
 
 
 def write_shard(translated: tuple[Shard, list[Translation]]) -> None:
-    """Write a shard whole, and count what was cut."""
+    """Write a shard whole, after the numbers of its lines whose sources were cut."""
     shard, translations = translated
+    cut = [
+        number
+        for number, translation in enumerate(translations, start=shard.first_line)
+        if translation.truncated
+    ]
+    if cut:  # a file, because not every runner has metrics, and it outlives this run
+        write_whole(shard.truncated_path, "".join(f"{number}\n" for number in cut))
     lines = [text_files.one_line(translation.text) for translation in translations]
     write_whole(shard.path, "".join(f"{line}\n" for line in lines))
-    cut = sum(translation.truncated for translation in translations)
-    Metrics.counter(_METRICS, "truncated").inc(cut)
 
 
 def write_whole(path: str, text: str) -> None:
@@ -278,6 +296,43 @@ def index_lines(paths: Sequence[str], lines_per_shard: int) -> Index:
     return Index(pieces, num_lines, digest.hexdigest())
 
 
+def plan_shards(config: BeamTranslationConfig, index: Index) -> list[Shard]:
+    """Return the shards of the whole input, in its order."""
+    paths = [
+        shard_paths(name, len(index.pieces))
+        for name in (config.output, _truncated(config.output))
+    ]
+    first_lines = range(1, index.num_lines + 1, config.lines_per_shard)
+    return [
+        Shard(*fields) for fields in zip(*paths, first_lines, index.pieces, strict=True)
+    ]
+
+
+def check_written(shards: Sequence[Shard]) -> None:
+    """Raise unless all shards are there.
+
+    Raises:
+        RuntimeError: If a runner lost some without an error.
+    """
+    lost = [shard.path for shard in shards if is_absent(shard)]
+    if lost:
+        raise RuntimeError(
+            f"The runner said it was done, but {len(lost)} shards are absent, such as "
+            f"{lost[0]}. Run the same command again, or choose another --runner."
+        )
+
+
+def count_truncated(shards: Sequence[Shard], output: str) -> int:
+    """Return how many sources of finished shards were cut to the model's length."""
+    present = _list(f"{_literal(_truncated(output))}-*")
+    count = 0
+    for shard in shards:
+        if shard.truncated_path in present:
+            with FileSystems.open(shard.truncated_path) as file:
+                count += file.read().count(b"\n")
+    return count
+
+
 def shard_paths(output: str, num_shards: int) -> list[str]:
     """Return the names of all shards: sorted by name they are in input order."""
     width = max(5, len(str(num_shards)))
@@ -305,11 +360,12 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
     }
     remedy = f"Give another --output, or delete {path} and the shards."
     if not FileSystems.exists(path):
-        if _list(f"{_literal(config.output)}-*-of-*"):
-            raise ValueError(
-                f"{config.output}-* are there, and no {path} that says what they are "
-                f"made from. {remedy}"
-            )
+        for name in (config.output, _truncated(config.output)):
+            if _list(f"{_literal(name)}-*-of-*"):
+                raise ValueError(
+                    f"{name}-* are there, and no {path} that says what they are made "
+                    f"from. {remedy}"
+                )
         write_whole(path, json.dumps(ours, indent=2) + "\n")
         return
     with FileSystems.open(path) as file:
@@ -365,8 +421,10 @@ def parse_options(arguments: Sequence[str]) -> PipelineOptions:
     """Return Beam's options from a command line.
 
     Raises:
-        ValueError: If Beam does not know one, or its value.
+        ValueError: If Beam does not know one, or its value, or the runner cannot be
+            imported.
     """
+    runner = _import_runner(PipelineOptions(arguments).view_as(StandardOptions).runner)
     parsers: list = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     parser = parsers[0]
@@ -381,9 +439,38 @@ def parse_options(arguments: Sequence[str]) -> PipelineOptions:
             f"neither this program nor Apache Beam knows {unknown[0]!r} (see --help)."
         )
     options = PipelineOptions(arguments)
-    if options.view_as(StandardOptions).runner in (None, "DirectRunner"):
+    options.view_as(StandardOptions).runner = runner
+    if runner in (None, "DirectRunner"):
         _keep_direct(options)
+    elif runner == _DASK_RUNNER:
+        _take_shards_one_by_one(options)
     return options
+
+
+def _import_runner(name: str | None) -> str | None:
+    """Import the runner, so that Beam knows its options; return Beam's name of it."""
+    if name is not None and name.lower() in ("dask", "daskrunner"):
+        name = _DASK_RUNNER
+    if name is None or "." not in name:
+        return name  # Beam has the options of these
+    try:
+        importlib.import_module(name.rpartition(".")[0])
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"--runner={name} needs {error.name}. For Dask install "
+            "keras_transformer[beam]."
+        ) from error
+    return name
+
+
+def _take_shards_one_by_one(options: PipelineOptions) -> None:
+    """Let Dask give a worker one shard at a time, unless it is told otherwise."""
+    from apache_beam.runners.dask.dask_runner import DaskOptions
+
+    # By itself Dask gives 128 shards to one worker and keeps the others idle.
+    dask = options.view_as(DaskOptions)
+    if dask.npartitions is None and dask.partition_size is None:
+        dask.partition_size = 1
 
 
 def _keep_direct(options: PipelineOptions) -> None:
@@ -394,6 +481,11 @@ def _keep_direct(options: PipelineOptions) -> None:
     worker = options.view_as(WorkerOptions)
     if worker.default_sdk_harness_log_level is None:
         worker.default_sdk_harness_log_level = "ERROR"
+
+
+def _truncated(output: str) -> str:
+    """Return what the names of the files of cut lines begin with."""
+    return f"{output}.truncated"
 
 
 def _absolute(path: str) -> str:

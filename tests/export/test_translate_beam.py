@@ -1,13 +1,18 @@
 """Bulk translation on Apache Beam: shards in input order, made once, never mixed."""
 
+import contextlib
 import gzip
 import json
 import logging
+import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import textwrap
+import time
 
 import pytest
 import tensorflow as tf
@@ -20,7 +25,7 @@ WORKERS = [
     *("--runner", "DirectRunner"),
     *("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
 ]
-
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.long
 
@@ -80,8 +85,7 @@ def begun(finished, tmp_path):
 
 
 def run_program(*arguments, code=None):
-    root = pathlib.Path(__file__).resolve().parents[2]
-    program = ["-c", code] if code else [root / "export" / "translate_beam.py"]
+    program = ["-c", code] if code else [ROOT / "export" / "translate_beam.py"]
     return subprocess.run(
         [sys.executable, *program, *arguments], capture_output=True, text=True, cwd="/"
     )
@@ -101,9 +105,18 @@ def texts_of(translations):
     return [translation.text for translation in translations]
 
 
-def joined(folder):
+def cut_lines(translations):
+    """Return the numbers of the lines whose sources were cut."""
+    return [
+        str(number)
+        for number, translation in enumerate(translations, start=1)
+        if translation.truncated
+    ]
+
+
+def joined(folder, name="out"):
     """Return the lines of all shards, as `cat` joins them."""
-    paths = sorted(folder.glob("out-*-of-*"))
+    paths = sorted(folder.glob(f"{name}-*-of-*"))
     return "".join(path.read_text() for path in paths).split("\n")[:-1]
 
 
@@ -111,11 +124,13 @@ def test_shards_joined_are_the_translations_in_input_order(finished, translation
     """23 lines are 5 shards of 5, by two workers, in batches of 3."""
     folder, output = finished
     names = [f"out-{number:05d}-of-00005" for number in range(5)]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *names,
+    others = {path.name for path in folder.iterdir()}.difference(names)
+    assert {name.partition("-")[0] for name in others} == {
         "out.manifest.json",
-    ]
+        "out.truncated",
+    }
     assert joined(folder) == texts_of(translations)
+    assert joined(folder, "out.truncated") == cut_lines(translations)
     sizes = [len((folder / name).read_text().split("\n")) - 1 for name in names]
     assert sizes == [5, 5, 5, 5, 3]
     first, last = output.splitlines()
@@ -125,7 +140,7 @@ def test_shards_joined_are_the_translations_in_input_order(finished, translation
         "lines": 23,
         "shards": 5,
         "skipped_shards": 0,
-        "truncated": sum(translation.truncated for translation in translations),
+        "truncated": len(cut_lines(translations)),
     }
 
 
@@ -133,12 +148,12 @@ def test_only_the_shard_that_is_absent_is_made(
     saved_model, input_path, begun, translations
 ):
     (begun / "out-00001-of-00005").unlink()
-    before = {path: path.stat().st_mtime_ns for path in begun.iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in begun.glob("out-*")}
     summary = translate(saved_model, input_path, begun / "out")
-    cut = sum(translation.truncated for translation in translations[5:10])
+    cut = len(cut_lines(translations))
     assert cut > 0
     assert summary == {"lines": 23, "shards": 5, "skipped_shards": 4, "truncated": cut}
-    after = {path: path.stat().st_mtime_ns for path in begun.iterdir()}
+    after = {path: path.stat().st_mtime_ns for path in begun.glob("out-*")}
     assert set(after) - set(before) == {begun / "out-00001-of-00005"}
     assert before.items() <= after.items()
     assert joined(begun) == texts_of(translations)
@@ -182,13 +197,13 @@ def test_shards_begin_where_their_lines_do(tmp_path):
         ),
     )
     read = [
-        beam_translation.read_shard(beam_translation.Shard("", pieces))[1]
+        beam_translation.read_shard(beam_translation.Shard("", "", 1, pieces))[1]
         for pieces in index.pieces
     ]
     assert read == [["ä", "b"], ["cc", "d"]]
     (tmp_path / "2").write_bytes(b"")
     with pytest.raises(ValueError, match="2 lost lines while it was translated"):
-        beam_translation.read_shard(beam_translation.Shard("", index.pieces[1]))
+        beam_translation.read_shard(beam_translation.Shard("", "", 1, index.pieces[1]))
 
 
 def test_names_of_many_shards_sort_in_input_order():
@@ -234,7 +249,11 @@ def test_shards_of_unknown_origin_are_refused(saved_model, input_path, begun):
     with pytest.raises(ValueError, match=r"manifest.json is damaged. Give another"):
         translate(saved_model, input_path, begun / "out")
     (begun / "out.manifest.json").unlink()
-    with pytest.raises(ValueError, match=r"are there, and no .*manifest.json that"):
+    with pytest.raises(ValueError, match=r"out-\* are there, and no .*manifest.json t"):
+        translate(saved_model, input_path, begun / "out")
+    for path in begun.glob("out-*"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"out.truncated-\* are there, and no .*json"):
         translate(saved_model, input_path, begun / "out")
 
 
@@ -291,10 +310,146 @@ def test_wrong_options_are_named(argument, message):
         beam_translation.parse_options([argument])
 
 
+def test_a_runner_that_cannot_be_imported_is_named(monkeypatch):
+    with pytest.raises(ValueError, match=r"--runner=absent.Runner needs absent. For D"):
+        beam_translation.parse_options(["--runner=absent.Runner"])
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.dask.dask_runner", None)
+    with pytest.raises(ValueError, match=r"For Dask install keras_transformer\[beam\]"):
+        beam_translation.parse_options(["--runner=DaskRunner"])
+
+
+@pytest.mark.parametrize(
+    ("argument", "size"), [("--runner=dask", 1), ("--dask_partition_size=7", 7)]
+)
+def test_dask_takes_one_shard_at_a_time_unless_told_otherwise(argument, size):
+    options = beam_translation.parse_options(["--runner=DaskRunner", argument])
+    from apache_beam.runners.dask.dask_runner import DaskOptions
+
+    assert options.view_as(DaskOptions).partition_size == size
+
+
+def test_shards_that_a_runner_lost_are_named(
+    saved_model, input_path, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(beam_translation, "run_pipeline", lambda *arguments: None)
+    with pytest.raises(
+        RuntimeError, match=r"but 5 shards are absent, such as .*out-00"
+    ):
+        translate(saved_model, input_path, tmp_path / "out")
+
+
+# Writes down each load of a model in a worker; Dask may run this twice in a process.
+COUNT_LOADS = """
+    import os
+    from keras_transformer import exported
+
+    def load(saved_model, load=getattr(exported, "uncounted", exported.load)):
+        with open({path!r}, "a") as file:
+            file.write(f"{{os.getpid()}}\\n")
+        return load(saved_model)
+
+    exported.uncounted = load.__defaults__[0]
+    exported.load = load
+"""
+
+
+@contextlib.contextmanager
+def started(*arguments, **options):
+    """Run one of Dask's commands in a process group of its own, and end it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        **options,
+    )
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def kill_group(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for(condition, process):
+    while not condition() and process.poll() is None:
+        time.sleep(0.05)
+
+
+def test_a_cluster_finishes_after_a_worker_was_killed(saved_model, lines, tmp_path):
+    """1,000 lines on a Dask scheduler and two workers, one killed in the middle."""
+    draw = random.Random(7)
+    many = [draw.choice(lines) for _ in range(1000)]
+    wanted = exported.translate(saved_model, many)
+    (tmp_path / "lines").write_text("\n".join(many) + "\n", encoding="utf-8")
+    loads, preload = tmp_path / "loads", tmp_path / "count_loads.py"
+    preload.write_text(textwrap.dedent(COUNT_LOADS.format(path=str(loads))))
+    scheduler_file, folder = tmp_path / "scheduler.json", tmp_path / "made"
+
+    def shards():
+        return list(folder.glob("out-*-of-*"))
+
+    with contextlib.ExitStack() as stack:
+        scheduler = stack.enter_context(
+            started(
+                *("scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard"),
+                f"--scheduler-file={scheduler_file}",
+            )
+        )
+        wait_for(scheduler_file.exists, scheduler)
+        address = json.loads(scheduler_file.read_text())["address"]
+        workers = [
+            stack.enter_context(
+                started(
+                    *("worker", address, "--nthreads=1", "--no-dashboard"),
+                    *(f"--preload={preload}", f"--local-directory={tmp_path}"),
+                )
+            )
+            for _ in range(2)
+        ]
+        with subprocess.Popen(
+            [
+                *(sys.executable, ROOT / "export" / "translate_beam.py", "--json"),
+                *(f"--saved_model={saved_model}", f"--input={tmp_path / 'lines'}"),
+                *(f"--output={folder / 'out'}", "--lines_per_shard=20"),
+                *("--runner=DaskRunner", f"--dask_client_address={address}"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as program:
+            wait_for(lambda: len(shards()) > 5, program)
+            done = {path: path.stat().st_mtime_ns for path in shards()}
+            kill_group(workers[0])
+            output, _ = program.communicate()
+    assert 5 < len(done) < 50
+    assert program.returncode == 0
+    assert json.loads(output.splitlines()[-1]) == {
+        "lines": 1000,
+        "shards": 50,
+        "skipped_shards": 0,
+        "truncated": len(cut_lines(wanted)),
+    }
+    assert joined(folder) == texts_of(wanted)
+    assert joined(folder, "out.truncated") == cut_lines(wanted)
+    # What the killed worker had finished was not made again.
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    processes = loads.read_text().split()
+    assert len(processes) == len(set(processes))  # one load in each
+
+
 def test_a_failing_worker_fails_the_run(saved_model, input_path, tmp_path):
     """And what it says is in the error."""
     shard = beam_translation.Shard(
-        str(tmp_path / "out"), (beam_translation.Piece(str(input_path), 0, 1, 1000),)
+        str(tmp_path / "out"),
+        str(tmp_path / "cut"),
+        1,
+        (beam_translation.Piece(str(input_path), 0, 1, 1000),),
     )
     config = beam_translation.BeamTranslationConfig(str(saved_model), "i", "o")
     logging.disable()
