@@ -1,6 +1,7 @@
 """The files in export/serving/ are the messages that TF Serving reads from them."""
 
 import pytest
+import yaml
 from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
@@ -87,3 +88,31 @@ def test_monitoring_config_exposes_metrics_to_prometheus(read):
     assert field[0].name == "prometheus_config"
     assert field[1].enable
     assert field[1].path == "/monitoring/prometheus/metrics"
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "kserve.yaml"])
+def test_manifests_give_batching_its_parameters(repository, name):
+    """And every file that they pass to the server lies beside them."""
+    folder = repository / "export" / "serving"
+    manifest = yaml.safe_load((folder / name).read_text())
+    if name == "compose.yaml":
+        server = manifest["services"]["serving"]
+        arguments, mounts = server["command"], [server["volumes"][-1].split(":")[1]]
+        assert server["volumes"][-1].startswith(".:")
+    else:
+        predictor = manifest["spec"]["predictor"]
+        server = predictor["model"]
+        assert server["modelFormat"]["name"] == "tensorflow"
+        arguments = server["args"]
+        (mount,), (volume,) = server["volumeMounts"], predictor["volumes"]
+        mounts = [mount["mountPath"]]
+        assert mount["name"] == volume["name"]
+        config_map = volume["configMap"]["name"]
+        assert f"create configmap {config_map} " in (folder / name).read_text()
+    options = dict(argument.removeprefix("--").split("=") for argument in arguments)
+    assert options["enable_batching"] == "true"
+    assert options["batching_parameters_file"] == "/config/batching.config"
+    for value in options.values():
+        if value.startswith("/"):
+            assert value.rpartition("/")[0] in mounts
+            assert (folder / value.rpartition("/")[2]).is_file()

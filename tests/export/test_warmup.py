@@ -45,21 +45,3 @@ def test_requests_cover_the_lengths_of_sources(translator, small_export):
         lengths.add(int(np.max(translator.lengths(tokens))))
     assert min(lengths) <= 3
     assert max(lengths) >= 16
-
-
-@pytest.mark.parametrize("name", ["compose.yaml", "kserve.yaml"])
-def test_manifests_are_yaml(repository, name):
-    import yaml
-
-    text = (repository / "export" / "serving" / name).read_text()
-    manifest = yaml.safe_load(text)
-    if name == "compose.yaml":
-        command = manifest["services"]["serving"]["command"]
-        for flag in command:
-            _, _, value = flag.partition("=")
-            if value.startswith("/config/"):
-                file = value.removeprefix("/config/")
-                assert (repository / "export" / "serving" / file).is_file()
-    else:
-        predictor = manifest["spec"]["predictor"]
-        assert predictor["model"]["modelFormat"]["name"] == "tensorflow"
