@@ -3,13 +3,18 @@
     python export/client.py --server=localhost:8500 --model_name=ende \
         --input=test.en --output=test.de
 
-sends lines in batches, several at once, over gRPC (--protocol=rest: HTTP) and writes
-the translations in the order of the lines. With --signature=nbest, align or score each
-line becomes one of JSON with all outputs. Needs the extra `serving`.
+sends lines in batches, several at once, over gRPC (--protocol=rest: HTTP). It writes
+the translations in the order of the lines as they come: to OUTPUT.partial, which
+becomes OUTPUT at the end and stays if the program ends early. A batch that finds the
+server absent or busy is sent again until --deadline_seconds have passed.
+
+--signature=parse asks a served parser for trees. With --signature=nbest, align or score
+each line becomes one of JSON with all outputs. Needs the extra `serving`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -33,7 +38,7 @@ _MODEL_NAME = flags.DEFINE_string(
 _SIGNATURE = flags.DEFINE_enum(
     "signature",
     "serving_default",
-    ["serving_default", "nbest", "prefix", "sample", "align", "score"],
+    ["serving_default", "nbest", "prefix", "sample", "align", "score", "parse"],
     "What to ask for.",
 )
 _INPUT = flags.DEFINE_string(
@@ -44,10 +49,10 @@ _SECOND_INPUT = flags.DEFINE_string(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
 _DEADLINE_SECONDS = flags.DEFINE_float(
-    "deadline_seconds", 30.0, "For a request, all its attempts counted."
-)
-_ATTEMPTS = flags.DEFINE_integer(
-    "attempts", 5, "Tries of a request that finds no server, or a busy one."
+    "deadline_seconds",
+    30.0,
+    "For each batch, from the first attempt to the answer; while the server is absent "
+    "or busy it is asked again.",
 )
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Lines in a request.")
 _CONCURRENCY = flags.DEFINE_integer("concurrency", 4, "Requests at once.")
@@ -69,19 +74,20 @@ def main() -> dict:
         protocol=_PROTOCOL.value,
         signature=_SIGNATURE.value,
         deadline_seconds=_DEADLINE_SECONDS.value,
-        attempts=_ATTEMPTS.value,
         batch_size=_BATCH_SIZE.value,
         concurrency=_CONCURRENCY.value,
     )
     inputs = read_inputs()
-    try:
-        answers = client.ask(config, inputs)
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"The client needs {error.name}: install keras_transformer[serving]."
-        ) from error
-    text_files.write_lines(_OUTPUT.value, [format_answer(answer) for answer in answers])
-    return {"lines": len(answers)}
+    answers = client.ask(config, inputs)
+    with text_files.line_writer(_OUTPUT.value) as write, contextlib.closing(answers):
+        try:
+            for answer in answers:
+                write([format_answer(answer)])
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"The client needs {error.name}: install keras_transformer[serving]."
+            ) from error
+    return {"lines": len(inputs["text"])}
 
 
 def read_inputs() -> dict[str, list]:
@@ -110,7 +116,9 @@ def read_inputs() -> dict[str, list]:
 
 
 def format_answer(answer: dict) -> str:
-    """Return the translation, or all outputs as JSON where there are more."""
+    """Return the translation or tree, or all outputs as JSON where there are more."""
+    if _SIGNATURE.value == "parse":
+        return text_files.one_line(answer["tree"])
     if _SIGNATURE.value in ("serving_default", "prefix", "sample"):
         return text_files.one_line(answer["translation"])
     return json.dumps(answer, ensure_ascii=False)

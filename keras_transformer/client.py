@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from keras_transformer.config import check_above_zero, check_at_least, check_choice
 
 PROTOCOLS = ("grpc", "rest")
-# Waits between attempts, in seconds: the first, the longest, and their ratio.
+# Waits between attempts, in seconds: the first, the longest, and their ratio. Each is
+# drawn between half and the whole, so that clients do not come back all at once.
 _FIRST_WAIT, _LONGEST_WAIT, _WAIT_GROWTH = 0.1, 2.0, 2.0
+# Batches whose rows are sorted by length together: 16 batches of captions have 8 % of
+# padding, and an answer waits for as many before it comes in order.
+_BATCHES_SORTED = 16
+# HTTP: of a busy server, or of a proxy that finds none.
+_BUSY_STATUSES = (429, 502, 503, 504)
 # What each input of a signature is, by name; "text" and the like come as strings.
 _FLOATS = ("temperature", "top_p")
 _INTEGERS = ("top_k", "seed")
@@ -31,10 +39,8 @@ class ClientConfig:
     model_name: str
     protocol: str = "grpc"
     signature: str = "serving_default"
-    # For one request, all its attempts counted.
+    # For one batch, with all attempts while the server is absent or busy.
     deadline_seconds: float = 30.0
-    # Tries of a request that finds no server or a busy one, with growing waits.
-    attempts: int = 5
     # Sources in a request.
     batch_size: int = 32
     # Requests at once.
@@ -43,7 +49,7 @@ class ClientConfig:
     def __post_init__(self):
         check_choice("protocol", self.protocol, PROTOCOLS)
         check_above_zero("deadline_seconds", self.deadline_seconds)
-        for name in ("attempts", "batch_size", "concurrency"):
+        for name in ("batch_size", "concurrency"):
             check_at_least(name, getattr(self, name), 1)
         if not self.server.rpartition(":")[0]:
             raise ValueError(
@@ -54,54 +60,87 @@ class ClientConfig:
 class Connection(Protocol):
     """A way to a server."""
 
-    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
-        """Send one batch and return its outputs, a list by name, one item a row."""
+    def predict(
+        self, inputs: Mapping[str, Sequence], timeout_seconds: float
+    ) -> dict[str, list]:
+        """Send one batch once and return its outputs, a list by name, one item a row.
+
+        Raises:
+            NoAnswerError: If the server is absent or busy: it may be tried again.
+            TimeoutError: If the answer does not come in time.
+            ValueError: If the server refuses the request.
+        """
 
     def close(self) -> None:
         """Give the connection up."""
 
 
-def ask(config: ClientConfig, inputs: Mapping[str, Sequence]) -> list[dict[str, Any]]:
-    """Send rows in batches of about equal length and return their outputs in order.
+class NoAnswerError(Exception):
+    """A request found no server, or one too busy: it may be tried again."""
+
+
+def ask(
+    config: ClientConfig, inputs: Mapping[str, Sequence]
+) -> Iterator[dict[str, Any]]:
+    """Send rows in batches of about equal length; yield answers in order as they come.
 
     Args:
         config: The server.
         inputs: By name, as the signature takes them, one item a row.
 
-    Returns:
+    Yields:
         For each row its outputs by name; texts as str.
 
     Raises:
         ValueError: If the server knows no such model or signature, or refuses the
             inputs.
-        ConnectionError: If no server answers, or it stays busy.
-        TimeoutError: If the deadline passes.
+        ConnectionError: If a batch finds no server, or a busy one, until its deadline.
+        TimeoutError: If the deadline passes while the server works.
     """
-    texts = inputs["text"]
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    batches = [
-        order[start : start + config.batch_size]
-        for start in range(0, len(order), config.batch_size)
-    ]
     connection = connect(config)
+    is_over = threading.Event()
 
     def send(rows):
         batch = {name: [values[row] for row in rows] for name, values in inputs.items()}
-        outputs = connection.predict(batch)
+        outputs = persist(config, lambda left: connection.predict(batch, left), is_over)
         return [
             {name: values[place] for name, values in outputs.items()}
             for place in range(len(rows))
         ]
 
+    batches = in_batches([len(text) for text in inputs["text"]], config.batch_size)
     answers: dict[int, dict[str, Any]] = {}
+    next_row = 0
     pool = concurrent.futures.ThreadPoolExecutor(config.concurrency)
     try:
         for rows, outputs in zip(batches, pool.map(send, batches), strict=True):
             answers.update(zip(rows, outputs, strict=True))
+            while next_row in answers:
+                yield answers.pop(next_row)
+                next_row += 1
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error the rest is not sent
+        is_over.set()  # after an error nothing is tried again, and the rest is not sent
         connection.close()
-    return [answers[row] for row in range(len(texts))]
+        pool.shutdown(cancel_futures=True)
+
+
+def in_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Return batches of rows of about equal length; rows of a batch are not far apart.
+
+    Args:
+        lengths: Of all rows.
+        batch_size: Rows in a batch.
+    """
+    batches = []
+    block_size = batch_size * _BATCHES_SORTED
+    for first in range(0, len(lengths), block_size):
+        block = range(first, min(first + block_size, len(lengths)))
+        order = sorted(block, key=lengths.__getitem__)
+        batches += [
+            order[start : start + batch_size]
+            for start in range(0, len(order), batch_size)
+        ]
+    return batches
 
 
 def connect(config: ClientConfig) -> Connection:
@@ -109,31 +148,31 @@ def connect(config: ClientConfig) -> Connection:
     return (GrpcConnection if config.protocol == "grpc" else RestConnection)(config)
 
 
-class NoAnswerError(Exception):
-    """A request found no server, or one too busy: it may be tried again."""
+def persist(
+    config: ClientConfig, attempt: Callable[[float], Any], is_over: threading.Event
+) -> Any:
+    """Call `attempt` with the seconds left, again until it finds somebody to answer.
 
-
-def persist(config: ClientConfig, send: Callable[[float], Any]) -> Any:
-    """Call `send` with the seconds left, again while it finds nobody to answer.
+    Args:
+        config: With the deadline.
+        attempt: Sends the request and returns the answer.
+        is_over: Once it is set, nothing is tried again.
 
     Raises:
-        ConnectionError: If no attempt found an answer.
-        TimeoutError: If the deadline passes.
+        ConnectionError: If no attempt until the deadline found an answer.
+        TimeoutError: If the deadline passes while the server works.
     """
     end = time.monotonic() + config.deadline_seconds
-    trouble, wait = "", _FIRST_WAIT
-    for attempt in range(1, config.attempts + 1):
-        left = end - time.monotonic()
-        if left <= 0:
-            raise _too_late(config)
+    trouble, wait = None, _FIRST_WAIT
+    while (left := end - time.monotonic()) > 0 and not is_over.is_set():
         try:
-            return send(left)
+            return attempt(left)
         except NoAnswerError as error:
-            trouble = str(error)
-        if attempt < config.attempts:
-            time.sleep(max(0.0, min(wait, end - time.monotonic())))
-            wait = min(_LONGEST_WAIT, wait * _WAIT_GROWTH)
-    raise _no_server(config, trouble)
+            trouble = error
+        left = end - time.monotonic()
+        is_over.wait(min(left, wait * random.uniform(0.5, 1.0)))
+        wait = min(_LONGEST_WAIT, wait * _WAIT_GROWTH)
+    raise _no_server(config, trouble) from trouble
 
 
 class GrpcConnection:
@@ -160,21 +199,23 @@ class GrpcConnection:
         )
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
-    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
+    def predict(
+        self, inputs: Mapping[str, Sequence], timeout_seconds: float
+    ) -> dict[str, list]:
         request = predict_request(
             self._config.model_name, self._config.signature, inputs
         )
-        response = persist(self._config, lambda left: self._send(request, left))
+        response = self._send(request, timeout_seconds)
         return {name: _values(tensor) for name, tensor in response.outputs.items()}
 
     def close(self) -> None:
         self._channel.close()
 
-    def _send(self, request, left):
+    def _send(self, request, timeout_seconds):
         import grpc
 
         try:
-            return self._stub.Predict(request, timeout=left)
+            return self._stub.Predict(request, timeout=timeout_seconds)
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             busy = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -198,30 +239,17 @@ class RestConnection:
         model = f"http://{config.server}/v1/models/{config.model_name}"
         self._address = f"{model}:predict"
 
-    def predict(self, inputs: Mapping[str, Sequence]) -> dict[str, list]:
+    def predict(
+        self, inputs: Mapping[str, Sequence], timeout_seconds: float
+    ) -> dict[str, list]:
         body = {
             "signature_name": self._config.signature,
             "inputs": {name: list(values) for name, values in inputs.items()},
         }
-        return persist(self._config, lambda left: self._send(body, left))
-
-    def close(self) -> None:
-        self._session.close()
-
-    def _send(self, body, left):
-        import requests
-
-        try:
-            response = self._session.post(self._address, json=body, timeout=left)
-        except requests.exceptions.Timeout as error:
-            raise _too_late(self._config) from error
-        except requests.exceptions.ConnectionError as error:
-            raise NoAnswerError(error) from error
+        response = self._send(body, timeout_seconds)
         status = response.status_code
-        if status in (429, 502, 503):
+        if status in _BUSY_STATUSES:
             raise NoAnswerError(f"HTTP {status}: {response.text[:500]}")
-        if status == 504:
-            raise _too_late(self._config)
         try:
             answer = response.json()
         except ValueError as error:
@@ -232,6 +260,19 @@ class RestConnection:
             details = f"HTTP {status}: {answer.get('error', 'no outputs')}"
             raise _refused(self._config, details)
         return answer["outputs"]
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _send(self, body, timeout_seconds):
+        from requests import exceptions
+
+        try:
+            return self._session.post(self._address, json=body, timeout=timeout_seconds)
+        except exceptions.Timeout as error:
+            raise _too_late(self._config) from error
+        except (exceptions.ConnectionError, exceptions.ChunkedEncodingError) as error:
+            raise NoAnswerError(error) from error  # the latter: died while it answered
 
 
 def predict_request(
@@ -290,11 +331,12 @@ def _too_late(config: ClientConfig) -> TimeoutError:
     )
 
 
-def _no_server(config: ClientConfig, details: str) -> ConnectionError:
+def _no_server(config: ClientConfig, details: NoAnswerError | None) -> ConnectionError:
     return ConnectionError(
-        f"No answer from {config.server} ({config.protocol}) in {config.attempts} "
-        "attempts. Check --server (TF Serving listens on port 8500 for gRPC and 8501 "
-        f"for REST) and that it runs. It said: {details}"
+        f"No answer from {config.server} ({config.protocol}) within "
+        f"{config.deadline_seconds:g} seconds. Check that it runs and --server (TF "
+        "Serving listens on port 8500 for gRPC and 8501 for REST), or raise "
+        f"--deadline_seconds. It said: {details}"
     )
 
 

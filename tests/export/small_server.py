@@ -9,6 +9,7 @@ import contextlib
 import http.server
 import json
 import queue
+import socket
 import threading
 import time
 
@@ -20,8 +21,12 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 MODEL_NAME = "small"
 
 
+class BusyError(Exception):
+    """The queue of the server is full."""
+
+
 class BatchingModel:
-    """Runs signatures, a batch of waiting requests at a time.
+    """Runs signatures, a batch of waiting requests at a time; refuses while `is_busy`.
 
     Args:
         saved_model: The folder of a version.
@@ -32,11 +37,16 @@ class BatchingModel:
         self.signatures = tf.saved_model.load(str(saved_model)).signatures
         self.delay_seconds = delay_seconds
         self.batch_sizes = []
+        self.is_busy = False
+        self.num_refused = 0
         self._waiting = queue.Queue()
         threading.Thread(target=self._work, daemon=True).start()
 
     def run(self, signature, inputs):
         """Return the outputs for one request, computed along with others."""
+        if self.is_busy:
+            self.num_refused += 1
+            raise BusyError("The batch scheduling queue is full")
         if signature not in self.signatures:
             raise KeyError(f'Serving signature key "{signature}" not found.')
         future = concurrent.futures.Future()
@@ -92,6 +102,9 @@ class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
             outputs = self.model.run(request.model_spec.signature_name, inputs)
         except KeyError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except BusyError as error:  # each of the two codes in turn
+            codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+            context.abort(codes[self.model.num_refused % 2], str(error))
         response = predict_pb2.PredictResponse()
         for key, value in outputs.items():
             response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
@@ -126,6 +139,10 @@ def handler_of(model):
             except KeyError as error:
                 self.answer(400, {"error": str(error)})
                 return
+            except BusyError as error:  # each of the four codes in turn
+                status = (503, 429, 502, 504)[model.num_refused % 4]
+                self.answer(status, {"error": str(error)})
+                return
             self.answer(200, {"outputs": {k: as_json(v) for k, v in outputs.items()}})
 
         def answer(self, status, content):
@@ -148,6 +165,62 @@ def as_json(array):
         return [text(v) for v in value] if isinstance(value, list) else value.decode()
 
     return text(array.tolist()) if array.dtype == object else array.tolist()
+
+
+class Door:
+    """A port in front of a server that can be shut: the server is absent, then.
+
+    Whoever is connected when it is shut sees the server die.
+
+    Args:
+        address: "HOST:PORT" of the server.
+    """
+
+    def __init__(self, address):
+        host, _, port = address.rpartition(":")
+        self._server = (host, int(port))
+        # Holds the port for us; connections are refused, as nobody listens.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self._port = self._holder.getsockname()[1]
+        self._sockets = []
+        self.address = f"127.0.0.1:{self._port}"
+
+    def open(self):
+        """Let clients in, from now on."""
+        listener = socket.create_server(("127.0.0.1", self._port))
+        self._sockets.append(listener)
+        threading.Thread(target=self._let_in, args=[listener], daemon=True).start()
+
+    def shut(self):
+        """Cut all connections and refuse others."""
+        while self._sockets:
+            either = self._sockets.pop()
+            with contextlib.suppress(OSError):
+                either.shutdown(socket.SHUT_RDWR)
+            either.close()
+
+    def close(self):
+        """Shut, and give the port up."""
+        self.shut()
+        self._holder.close()
+
+    def _let_in(self, listener):
+        with contextlib.suppress(OSError):  # until it is shut
+            while True:
+                ends = [listener.accept()[0], socket.create_connection(self._server)]
+                self._sockets += ends
+                for pair in (ends, ends[::-1]):
+                    threading.Thread(target=hand_on, args=pair, daemon=True).start()
+
+
+def hand_on(source, target):
+    """Send what comes from one socket to another, until either is closed."""
+    with contextlib.suppress(OSError):
+        while block := source.recv(1 << 16):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
