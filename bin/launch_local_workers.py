@@ -5,8 +5,8 @@
 
 starts the command in so many processes, with TF_CONFIG for each and
 --distribution=multi_worker added, and prints their lines, each with the worker's number
-before it. When one fails the others are stopped; Ctrl-C and SIGTERM reach all. On a
-cluster a scheduler does the same: see docs/long_runs.md.
+before it. When one fails the others are stopped; Ctrl-C, SIGTERM and SIGHUP reach all.
+On a cluster a scheduler does the same: see docs/long_runs.md.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def main(command: list[str]) -> dict:
         signals.append(number)
         send(workers, number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, pass_on)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, pass_on)
     for number in range(_NUM_WORKERS.value):
         workers.append(start(command, cluster, number))
     printers = [

@@ -3,14 +3,15 @@
     python bin/train.py --preset=base --data_dir=data/wmt14_ende --model_dir=runs/base
 
 trains the paper's base model on all GPUs of the machine: on 8 P100s the paper's 100,000
-steps took 12 hours. Run the same command again to resume after a stop; SIGTERM and
-Ctrl-C end the step, save it, and exit with status 143 or 130. Every field of the preset
-has a flag; `--preset=tiny` is for a CPU.
+steps took 12 hours. Run the same command again to resume after a stop; SIGTERM,
+Ctrl-C and SIGHUP (a lost terminal) end the step, save it, and exit with status 143, 130
+or 129. Every field of the preset has a flag; `--preset=tiny` is for a CPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import sys
 
@@ -126,10 +127,10 @@ def main() -> dict:
             _MODEL_DIR.value,
             config,
             options,
-            write=lambda line: print(line, flush=True),
+            write=say,
         )
     except StoppedBySignalError as stopped:
-        print(stopped, flush=True)
+        say(str(stopped))
         sys.exit(stopped.exit_status)
     if "model_keras" not in summary:  # worker 0 says the rest
         return summary
@@ -142,6 +143,14 @@ def main() -> dict:
         "from the model (compare with Table 2: bin/training_cost.py)"
     )
     return summary
+
+
+def say(line: str) -> None:
+    """Print a line; a terminal or pipe that is gone must not end training unsaved."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_task(task: str) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
-import tempfile
+import shutil
 from typing import Any
 
 import keras
@@ -259,11 +259,24 @@ class ModelDir:
 
     def save_model(self, model: Transformer) -> None:
         """Write `model.keras`, for `keras.saving.load_model`."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".model.", dir=self.path) as folder:
-            aside = pathlib.Path(folder) / self.model_path.name
+        with files.folder_aside(self.model_path) as folder:
+            aside = folder / self.model_path.name
             keras.saving.save_model(model, aside)
             os.replace(aside, self.model_path)
+
+    def sweep(self) -> None:
+        """Delete what killed trainings left unfinished; none may be running here."""
+        for kind in ("checkpoints", "best", "averaged"):
+            files.sweep(self.path / kind, ".step-*")
+        for path in (self.model_path, self.tokenizer_path):
+            files.sweep(self.path, f".{path.name}.*")
+        # Written by trainings alone, so that these need no lock of their own.
+        for kind in ("checkpoints", "best"):
+            for left in (self.path / kind).glob(".step-*"):
+                shutil.rmtree(left, ignore_errors=True)
+        for path in (self.config_path, self.labels_path):
+            for left in self.path.glob(f".{path.name}.*"):
+                left.unlink()
 
 
 def load_model(path: str | os.PathLike) -> Transformer:

@@ -53,8 +53,8 @@ def run(
 ) -> None:
     """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
 
-    `main` reads its flags and returns the summary that `--json` prints. SIGTERM ends it
-    like an error, so that what it wrote aside is cleaned up.
+    `main` reads its flags and returns the summary that `--json` prints. SIGTERM and
+    SIGHUP end it like an error, so that what it wrote aside is cleaned up.
 
     Args:
         main: Takes no arguments, or, with `has_other_options`, one: a list.
@@ -72,7 +72,9 @@ def run(
         if not flags.FLAGS["verbosity"].present:
             # Absl would print what TensorFlow says of its inner workings.
             absl_logging.set_verbosity(absl_logging.WARNING)
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has SIGHUP
+                signal.signal(number, lambda number, frame: sys.exit(128 + number))
         try:
             summary = main(arguments[1:]) if has_other_options else main()
             if _JSON.value:

@@ -203,12 +203,25 @@ def test_without_standard_error_errors_are_not_among_the_results(tmp_path, repos
     assert (tmp_path / "out").read_text() == ""
 
 
-def test_sigterm_lets_the_program_clean_up(program):
-    process = program("--do=wait")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_request_to_end_lets_the_program_clean_up(program, number):
+    # `nohup`, which a test run may be under, passes an ignored SIGHUP on.
+    process = program(
+        "--do=wait", preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)
+    )
     assert process.stdout.readline() == "waiting\n"
+    process.send_signal(number)
+    assert outcome(process) == (128 + number, "cleaned up\n", "")
+
+
+def test_what_nohup_has_ignored_stays_ignored(program):
+    process = program(
+        "--do=wait", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGHUP)
     process.terminate()
-    code, out, err = outcome(process)
-    assert (code, out, err) == (128 + 15, "cleaned up\n", "")
+    assert outcome(process) == (128 + signal.SIGTERM, "cleaned up\n", "")
 
 
 def test_interrupt_lets_the_program_clean_up(program):

@@ -8,7 +8,7 @@ import math
 import signal
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -29,6 +29,7 @@ from keras_transformer.training import (
     callbacks,
     checkpoints,
     guards,
+    lock,
     preflight,
     stops,
     workers,
@@ -195,24 +196,100 @@ def train(
     Raises:
         ValueError: If `model_dir` holds another run, or the corpus does not fit.
         FileNotFoundError: If `data_dir` is no prepared corpus.
+        LockedError: If another process trains in `model_dir`.
         DivergedError: If loss or gradients were not finite again and again.
         LostWorkerError: If another process that trains with this one has ended.
         StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
     """
     options = options_of_task(options or RunOptions(), config.task)
     place = ModelDir(model_dir)
-    check_same_run(place, config)
     # First of all that touches TensorFlow's devices: it may have to make some.
     strategy = make_strategy(options.distribution, options.num_replicas)
     process = this_process(strategy)
     if not process.is_chief:
         write = _say_nothing
+    with alone(place, process, write):
+        run, first_step, state = set_up(
+            place, process, data_dir, config, options, write
+        )
+        acting = make_callbacks(run, first_step, state)
+        began = time.perf_counter()
+        with (
+            workers.watching(place, process),
+            run.stop.listening(),
+            contextlib.suppress(KeyboardInterrupt),
+        ):
+            acting["evaluate"].catch_up(run.model)
+            try:
+                if not acting["evaluate"].stopped_early:
+                    fit(run, acting)
+            except guards.DivergedError as error:
+                acting = make_callbacks(run, *go_back(run, acting, error))
+                fit(run, acting)
+        if run.stop.number is not None:
+            leave(run, acting)
+        return finish(run, acting, time.perf_counter() - began)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The parts of a run, in one of its processes."""
+
+    place: ModelDir
+    process: Process
+    model: Transformer
+    tokenizer: Any
+    data_dir: str
+    corpus: data.EncodedCorpus
+    plan: Plan
+    config: RunConfig
+    options: RunOptions
+    write: Callable[[str], None]
+    stop: stops.Stop = dataclasses.field(default_factory=stops.Stop)
+
+
+@contextlib.contextmanager
+def alone(
+    place: ModelDir, process: Process, write: Callable[[str], None]
+) -> Iterator[None]:
+    """Keep other trainings out of a folder and delete what killed ones left there.
+
+    Raises:
+        LockedError: In all processes, if another training runs there.
+    """
+    with contextlib.ExitStack() as stack:
+        is_refused = False
+        if process.is_chief:
+            try:
+                if stack.enter_context(lock.held(place.path, write)):
+                    place.sweep()
+            except lock.LockedError:
+                is_refused = True
+        if process.from_chief(float(is_refused)):
+            raise lock.refusal(place.path)
+        yield
+
+
+def set_up(
+    place: ModelDir,
+    process: Process,
+    data_dir: str,
+    config: RunConfig,
+    options: RunOptions,
+    write: Callable[[str], None],
+) -> tuple[Run, int, dict[str, Any]]:
+    """Check that model, corpus and folder fit each other, and load what was saved.
+
+    Returns:
+        The run, the steps behind it, and the state that was saved with them.
+    """
+    check_same_run(place, config)
     # Before the tokenizer is loaded: TensorFlow drops what lookup tables and the like
     # hold when a seed is set.
     keras.utils.set_random_seed(config.seed)
     tokenizer = check_corpus(data_dir, config)
     labels = check_labels(data_dir, config)
-    with strategy.scope():
+    with process.strategy.scope():
         guide = guide_of(config, tokenizer, labels)
         model = build(config, options, process.num_replicas, guide)
     corpus, plan = plan_batches(data_dir, config)
@@ -235,44 +312,10 @@ def train(
         tokenizer.save(place.tokenizer_path)
         if labels:
             labels.save(place.labels_path)
-
     run = Run(
         place, process, model, tokenizer, data_dir, corpus, plan, config, options, write
     )
-    acting = make_callbacks(run, first_step, state)
-    began = time.perf_counter()
-    with (
-        workers.watching(place, process),
-        run.stop.listening(),
-        contextlib.suppress(KeyboardInterrupt),
-    ):
-        acting["evaluate"].catch_up(model)
-        try:
-            if not acting["evaluate"].stopped_early:
-                fit(run, acting)
-        except guards.DivergedError as error:
-            acting = make_callbacks(run, *go_back(run, acting, error))
-            fit(run, acting)
-    if run.stop.number is not None:
-        leave(run, acting)
-    return finish(run, acting, time.perf_counter() - began)
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The parts of a run, in one of its processes."""
-
-    place: ModelDir
-    process: Process
-    model: Transformer
-    tokenizer: Any
-    data_dir: str
-    corpus: data.EncodedCorpus
-    plan: Plan
-    config: RunConfig
-    options: RunOptions
-    write: Callable[[str], None]
-    stop: stops.Stop = dataclasses.field(default_factory=stops.Stop)
+    return run, first_step, state
 
 
 # By what they do, in the order they act.

@@ -1,4 +1,4 @@
-"""Stopping a run when it is asked to: SIGTERM of a scheduler, Ctrl-C of a person."""
+"""Stopping a run when it is asked to, by a scheduler, a person or a lost terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StoppedBySignalError(Exception):
@@ -17,7 +17,7 @@ class StoppedBySignalError(Exception):
 
     Attributes:
         exit_status: 128 + the signal's number, as shells have it: 143 for SIGTERM, 130
-            for Ctrl-C.
+            for Ctrl-C, 129 for SIGHUP.
     """
 
     def __init__(self, number: int, message: str):
@@ -45,11 +45,18 @@ class Stop:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take signals while the block runs; in the main thread alone they can be."""
+        """Take signals while the block runs; in the main thread alone they can be.
+
+        SIGHUP stays ignored where `nohup` has it ignored.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._take) for number in SIGNALS}
+        before = {
+            number: signal.signal(number, self._take)
+            for number in SIGNALS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        }
         try:
             yield
         finally:

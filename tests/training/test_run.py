@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
 
 from keras_transformer.model_dir import ModelDir
+from keras_transformer.training import lock, strategies
 from keras_transformer.training import run as training_run
-from keras_transformer.training import strategies
 from tests.small_corpus import write_corpus
 from tests.training.small_runs import config_of, train, weights
 
@@ -59,6 +60,33 @@ def test_another_run_in_the_same_folder_is_refused(corpus, whole):
         train(corpus, whole[0], config_of(corpus, warmup_steps=7))
     with pytest.raises(ValueError, match="holds another run: its `seed` is 0, here"):
         train(corpus, whole[0], config_of(corpus, seed=2))
+
+
+def test_a_second_training_is_refused_and_touches_nothing(corpus, tmp_path):
+    """What a killed training left is swept by the next one that may train there."""
+    left = [
+        tmp_path / folder / name
+        for folder, name in (
+            ("checkpoints", ".step-00000003.abcdefgh"),
+            ("best", ".step-00000003.abcdefgh"),
+            (".", ".config.json.abcdefgh"),
+        )
+    ]
+    for path in left[:2]:
+        (path / "new").mkdir(parents=True)
+    left[2].touch()
+    config = config_of(corpus, train_steps=1)
+    with (
+        lock.held(tmp_path),
+        pytest.raises(lock.LockedError, match=f"in use: process {os.getpid()} on"),
+    ):
+        train(corpus, tmp_path, config)
+    assert not (tmp_path / "config.json").exists()
+    assert all(path.exists() for path in left)
+    train(corpus, tmp_path, config)
+    assert not any(path.exists() for path in left)
+    with lock.held(tmp_path):  # readers come in
+        assert ModelDir(tmp_path).load_model().count_params()
 
 
 def test_a_corpus_of_another_vocabulary_is_refused(corpus, whole, tmp_path):

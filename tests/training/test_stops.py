@@ -17,7 +17,25 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("number", stops.SIGNALS)
+@pytest.fixture(autouse=True)
+def hears_hangups():
+    """As without `nohup`, which the tests themselves may run under."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hangup_stays_ignored_where_nohup_has_it_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stop = stops.Stop()
+    with stop.listening():
+        send(signal.SIGHUP)
+    assert stop.number is None
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str
+)
 def test_a_signal_is_remembered_and_handlers_come_back(number):
     before = signal.getsignal(number)
     stop = stops.Stop()
@@ -85,6 +103,7 @@ def test_a_thread_that_is_not_the_main_one_leaves_signals_alone():
 def test_the_exit_status_is_that_of_shells():
     assert stops.StoppedBySignalError(signal.SIGTERM, "stopped").exit_status == 143
     assert stops.StoppedBySignalError(signal.SIGINT, "stopped").exit_status == 130
+    assert stops.StoppedBySignalError(signal.SIGHUP, "stopped").exit_status == 129
 
 
 @pytest.mark.slow
