@@ -229,10 +229,11 @@ class Evaluate(StepCallback):
         every_steps: Steps between two evaluations; the last step is evaluated too.
         total_steps: Where the run ends.
         best_folder: Keeps the best checkpoint; None: another process does.
-        best_metric: "bleu", higher is better, or "loss", lower is better.
+        best_metric: "bleu", higher is better, with the loss to break ties, or "loss",
+            lower is better.
         patience: Evaluations without a new best after which training stops; None: it
             does not.
-        best: The best value of the run so far, where it was resumed.
+        best_metrics: Those of the best checkpoint so far, where the run was resumed.
         evaluated_step: The last step that was evaluated before.
         evaluations_since_best: How many came after it.
         log_dir: Where TensorBoard looks; None: nowhere.
@@ -247,7 +248,7 @@ class Evaluate(StepCallback):
         best_folder: CheckpointFolder | None,
         best_metric: str = "bleu",
         patience: int | None = None,
-        best: float | None = None,
+        best_metrics: dict[str, float] | None = None,
         evaluated_step: int = 0,
         evaluations_since_best: int = 0,
         log_dir: str | None = None,
@@ -263,10 +264,15 @@ class Evaluate(StepCallback):
         self._patience = patience
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
         self._write = write
-        self.best = best
+        self.best_metrics = best_metrics
         self.evaluated_step = evaluated_step
         self.evaluations_since_best = evaluations_since_best
         self.stopped_early = False
+
+    @property
+    def best(self) -> float | None:
+        """The best value of `best_metric` so far."""
+        return self.best_metrics and self.best_metrics[self._best_metric]
 
     def catch_up(self, model: keras.Model) -> None:
         """Evaluate the step that a run stands at, where it was stopped before that.
@@ -302,22 +308,27 @@ class Evaluate(StepCallback):
         """Return what a resumed run needs to know."""
         return {
             "best": self.best,
+            "best_metrics": self.best_metrics,
             "evaluated_step": self.evaluated_step,
             "evaluations_since_best": self.evaluations_since_best,
             "stopped_early": self.stopped_early,
         }
 
     def _keep_best(self, step, metrics):
-        value = metrics[self._best_metric]
-        sign = 1 if self._best_metric == "bleu" else -1
-        is_no_better = self.best is not None and sign * value <= sign * self.best
-        if is_no_better or not math.isfinite(value):
+        rank = self._rank(metrics)
+        is_better = not self.best_metrics or rank > self._rank(self.best_metrics)
+        if not is_better or not all(map(math.isfinite, rank)):
             self.evaluations_since_best += 1
             return False
-        self.best, self.evaluations_since_best = value, 0
+        self.best_metrics, self.evaluations_since_best = metrics, 0
         if self._best_folder is not None:
             self._best_folder.save(step, {"metrics": metrics}, model=self.model)
         return True
+
+    def _rank(self, metrics):
+        """Return what is higher, compared in order, for the better of two models."""
+        by_loss = -metrics["loss"]
+        return (metrics["bleu"], by_loss) if self._best_metric == "bleu" else (by_loss,)
 
     def _to_board(self, step, metrics):
         if self._board is None:

@@ -358,7 +358,7 @@ def go_back(
         DivergedError: If the rate was lowered before.
     """
     state = {**acting["evaluate"].state(), **acting["skipped"].state()}
-    best = {name: state[name] for name in ("best", "evaluations_since_best")}
+    best = {name: state[name] for name in ("best_metrics", "evaluations_since_best")}
     if state["learning_rate_factor"] != 1:
         raise error
     newest = checkpoints.restore_newest(
@@ -626,6 +626,8 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
     """
     place, config, options = run.place, run.config, run.options
     is_chief = run.process.is_chief
+    measure = measure_of_best(run)
+    state = with_same_measure(run, measure, state)
     total = config.training.train_steps
     progress = callbacks.Progress(
         lambda step: batch_tokens(run.corpus, run.plan, step),
@@ -641,9 +643,9 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         options.evaluate_every_steps,
         total,
         place.checkpoints("best") if is_chief else None,
-        best_metric="bleu" if options.bleu_sentences else "loss",
+        best_metric=measure["metric"],
         patience=options.early_stopping_evaluations,
-        best=state.get("best"),
+        best_metrics=state.get("best_metrics"),
         evaluated_step=state.get("evaluated_step", first_step),
         evaluations_since_best=state.get("evaluations_since_best", 0),
         log_dir=str(place.log_path / "validation") if is_chief else None,
@@ -669,7 +671,7 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         folder,
         options.checkpoint_every_steps,
         minutes,
-        lambda: {**evaluate.state(), **skipped.state()},
+        lambda: {**evaluate.state(), **skipped.state(), "best_measure": measure},
         lambda: not skipped.is_skipping,
         first_step=first_step,
     )
@@ -681,6 +683,43 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         **({"save": save} if is_chief else {}),
         "stop": asked,
     }
+
+
+def measure_of_best(run: Run) -> dict[str, Any]:
+    """Return the metric that decides the best checkpoint, and BLEU's sentences."""
+    if not run.options.bleu_sentences:
+        return {"metric": "loss", "sentences": None}
+    available = data.read_metadata(run.data_dir).splits["valid"].pairs_read
+    return {"metric": "bleu", "sentences": min(run.options.bleu_sentences, available)}
+
+
+def with_same_measure(
+    run: Run, measure: dict[str, Any], state: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a saved state, without its best unless that was measured in this way.
+
+    A run of an earlier release did not save how; its best checkpoint has the metrics.
+
+    Args:
+        run: The run.
+        measure: What decides now, see `measure_of_best`.
+        state: As saved with a checkpoint.
+    """
+    if state.get("best") is None or state.get("best_measure") == measure:
+        return state
+    if "best_measure" not in state:
+        with contextlib.suppress(AttributeError, checkpoints.DamagedCheckpointError):
+            metrics = run.place.checkpoints("best").latest().state["metrics"]
+            if metrics.get(measure["metric"]) == state["best"]:
+                return {**state, "best_metrics": metrics}
+    by = "the loss"
+    if measure["metric"] == "bleu":
+        by = f"BLEU of {measure['sentences']:,} sentences"
+    run.write(
+        f"The best checkpoint is now chosen by {by}, which the run did not measure "
+        "before: the next evaluation counts as the first."
+    )
+    return {**state, "best_metrics": None, "evaluations_since_best": 0}
 
 
 def make_evaluation(

@@ -51,3 +51,44 @@ def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, lines):
     assert "every step since the last line was skipped" in lines[0]
     assert "loss" not in lines[0]
     assert "loss" in lines[1]
+
+
+def evaluated(metrics, best_metric, **options):
+    """Evaluate after each of some steps; return the callback and the best steps."""
+    answers, lines = iter(metrics), []
+    evaluate = callbacks.Evaluate(
+        lambda: next(answers),
+        every_steps=1,
+        total_steps=99,
+        best_folder=None,
+        best_metric=best_metric,
+        write=lines.append,
+        **options,
+    )
+    evaluate.set_model(types.SimpleNamespace(stop_training=False))
+    for batch in range(len(metrics)):
+        evaluate.on_train_batch_end(batch, {})
+    return evaluate, [
+        step for step, line in enumerate(lines, start=1) if "(best)" in line
+    ]
+
+
+def test_the_loss_breaks_ties_of_bleu():
+    """A new model's BLEU is 0 for a while: what lowers the loss is progress."""
+    metrics = [
+        {"bleu": bleu, "loss": loss}
+        for bleu, loss in ((0.0, 6.7), (0.0, 5.9), (0.0, 6.1), (2.0, 7.0), (1.0, 5.0))
+    ]
+    evaluate, best_steps = evaluated(metrics, "bleu", patience=2)
+    assert best_steps == [1, 2, 4]
+    assert evaluate.best == 2.0
+    assert (evaluate.evaluations_since_best, evaluate.stopped_early) == (1, False)
+
+
+def test_what_is_not_finite_is_never_the_best():
+    nan = float("nan")
+    metrics = [{"bleu": 0.0, "loss": nan}, {"bleu": nan, "loss": 5.0}]
+    evaluate, best_steps = evaluated(metrics, "bleu")
+    assert (evaluate.best, best_steps) == (None, [])
+    evaluate, best_steps = evaluated([{"loss": nan}, {"loss": 5.0}], "loss")
+    assert (evaluate.best, best_steps) == (5.0, [2])

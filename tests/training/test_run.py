@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -165,6 +166,58 @@ def test_bleu_decides_the_best_where_it_is_asked_for(corpus, tmp_path):
         evaluate_every_steps=2,
     )
     assert any("bleu " in line and "(best)" in line for line in lines)
+    # Where another metric decides, the best begins anew.
+    config, lines = config_of(corpus, train_steps=4), []
+    summary = train(corpus, tmp_path / "run", config, lines, evaluate_every_steps=2)
+    [said] = [line for line in lines if "best checkpoint is now chosen by" in line]
+    assert "chosen by the loss, which the run did not measure before" in said
+    assert any("step 4: " in line and "(best)" in line for line in lines)
+    assert summary["best_metric"] > 1  # a loss
+    assert "best_measure" in ModelDir(tmp_path / "run").choose("latest").state
+
+
+def run_with_best(tmp_path, corpus, metrics, lines, **options):
+    """What `with_same_measure` needs of a run whose best checkpoint has metrics."""
+    place = ModelDir(tmp_path)
+    place.checkpoints("best").save(3, {"metrics": metrics})
+    return types.SimpleNamespace(
+        place=place,
+        data_dir=corpus,
+        options=training_run.RunOptions(**options),
+        write=lines.append,
+    )
+
+
+def test_a_best_of_the_same_measure_is_kept_and_of_another_is_not(corpus, tmp_path):
+    """The validation split has 7 sentences: asking for more changes nothing."""
+    metrics, lines = {"bleu": 12.5, "loss": 2.0}, []
+    state = {"best": 12.5, "best_metrics": metrics, "evaluations_since_best": 2}
+
+    def kept(before, now):
+        run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=before)
+        saved = {**state, "best_measure": training_run.measure_of_best(run)}
+        run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=now)
+        measure = training_run.measure_of_best(run)
+        return training_run.with_same_measure(run, measure, saved)
+
+    assert kept(1000, 500)["best_metrics"] == metrics
+    assert kept(3, 3)["evaluations_since_best"] == 2
+    assert not lines
+    anew = kept(3, 5)
+    assert (anew["best_metrics"], anew["evaluations_since_best"]) == (None, 0)
+    assert "now chosen by BLEU of 5 sentences" in lines[0]
+
+
+def test_a_best_of_an_earlier_release_is_known_by_its_checkpoint(corpus, tmp_path):
+    """Its state has neither the metric nor what it was measured on."""
+    metrics, lines = {"bleu": 12.5, "loss": 2.0}, []
+    state = {"best": 12.5, "evaluations_since_best": 2}
+    for sentences, wanted in ((1000, metrics), (0, None)):
+        run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=sentences)
+        measure = training_run.measure_of_best(run)
+        found = training_run.with_same_measure(run, measure, state)
+        assert found["best_metrics"] == wanted
+    assert len(lines) == 1
 
 
 def test_options_and_devices_are_checked():
