@@ -75,6 +75,11 @@ _PREFLIGHT = flags.DEFINE_bool(
 _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model_dir, or a checkpoint in one, to fine-tune from."
 )
+_ALLOW_CHANGED_CORPUS = flags.DEFINE_bool(
+    "allow_changed_corpus",
+    False,
+    "Go on with a run whose corpus was prepared anew from other pairs.",
+)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Draws the first weights, the batches and dropout.", lower_bound=0
 )
@@ -120,6 +125,7 @@ def main() -> dict:
         max_skipped_steps=_MAX_SKIPPED_STEPS.value,
         has_preflight=_PREFLIGHT.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
+        allow_changed_corpus=_ALLOW_CHANGED_CORPUS.value,
     )
     try:
         summary = training_run.train(

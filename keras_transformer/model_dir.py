@@ -63,6 +63,8 @@ class RunConfig:
     task: str = "translation"
     # SHA-256 of the labels of constituents that a parser knows.
     labels_hash: str | None = None
+    # SHA-256 of the encoded training split; None: an earlier release did not save it.
+    corpus_hash: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `config.json`."""

@@ -1,7 +1,7 @@
 """Corpora: sources of pairs, the encoded corpus on disk, the batch plan, pipelines."""
 
 from keras_transformer.data.batch_plan import BatchPlan, PlannedBatch
-from keras_transformer.data.corpus import EncodedCorpus
+from keras_transformer.data.corpus import EncodedCorpus, corpus_hash
 from keras_transformer.data.metadata import DataMetadata, read_metadata
 from keras_transformer.data.packing import PackedBatchPlan
 from keras_transformer.data.pipeline import (
@@ -20,6 +20,7 @@ __all__ = [
     "ParallelSource",
     "PlannedBatch",
     "TextFiles",
+    "corpus_hash",
     "evaluation_dataset",
     "open_dataset",
     "padding_dataset",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_transformer import files
 from keras_transformer.data import batch_plan, ladders, metadata, packing
 
 SIDES = ("source", "target")
@@ -202,6 +203,21 @@ class EncodedCorpus:
             _gather(tokens, offsets, indices, length, self.pad_id)
             for (tokens, offsets), length in zip(self._sides, lengths, strict=True)
         )
+
+
+def corpus_hash(data_dir: str | os.PathLike) -> str:
+    """Return the SHA-256 of the encoded training split of a prepared folder.
+
+    It is in `metadata.json`, unless an earlier release prepared the folder.
+    """
+    return metadata.read_metadata(data_dir).corpus_hash or split_hash(
+        pathlib.Path(data_dir) / "train"
+    )
+
+
+def split_hash(folder: pathlib.Path) -> str:
+    """Return the SHA-256 of the files that `CorpusWriter` wrote; reads all."""
+    return files.sha256_of(*(path for side in SIDES for path in _paths(folder, side)))
 
 
 class CorpusWriter:

@@ -81,6 +81,8 @@ class DataMetadata:
     target_vocab_size: int | None = None
     # SHA-256 of the labels of constituents that its symbols stand for.
     labels_hash: str | None = None
+    # SHA-256 of the encoded training split; None: an earlier release did not save it.
+    corpus_hash: str | None = None
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> dict[str, Any]:

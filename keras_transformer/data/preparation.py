@@ -180,6 +180,7 @@ def prepare(
             seed=seed,
             splits=splits,
             padding=_padding(folder / "train", seed),
+            corpus_hash=corpus.split_hash(folder / "train"),
             **({} if target is None else _described(target)),
         )
         text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)

@@ -82,6 +82,8 @@ class RunOptions:
     has_preflight: bool = True
     # A model_dir, or a checkpoint in one, whose weights training starts from.
     init_checkpoint: str | None = None
+    # Whether a run may go on with other pairs than it began with.
+    allow_changed_corpus: bool = False
 
     def __post_init__(self):
         check_choice("jit_compile", self.jit_compile, ("auto", "true", "false"))
@@ -284,6 +286,8 @@ def set_up(
         The run, the steps behind it, and the state that was saved with them.
     """
     check_same_run(place, config)
+    config = dataclasses.replace(config, corpus_hash=data.corpus_hash(data_dir))
+    check_same_corpus(place, data_dir, config.corpus_hash, options)
     # Before the tokenizer is loaded: TensorFlow drops what lookup tables and the like
     # hold when a seed is set.
     keras.utils.set_random_seed(config.seed)
@@ -419,7 +423,8 @@ def check_same_run(place: ModelDir, config: RunConfig) -> None:
     """
     if not place.config_path.exists():
         return
-    free = {"train_steps", "average_last", "accumulate_steps"}
+    # The corpus has a check of its own.
+    free = {"train_steps", "average_last", "accumulate_steps", "corpus_hash"}
     old, new = place.read_config().to_json(), config.to_json()
     for part in ("model", "training", None):
         before, after = (old[part], new[part]) if part else (old, new)
@@ -448,6 +453,25 @@ def check_corpus(data_dir: str, config: RunConfig) -> Any:
             "tokenizer (--tokenizer_model), or train a new model."
         )
     return tokenizer
+
+
+def check_same_corpus(
+    place: ModelDir, data_dir: str, corpus_hash: str, options: RunOptions
+) -> None:
+    """Raise if the folder holds a run on other pairs: step n would be another batch.
+
+    Raises:
+        ValueError: If it does, unless `options.allow_changed_corpus`. Runs of earlier
+            releases, which do not know their corpus, pass.
+    """
+    if options.allow_changed_corpus or not place.config_path.exists():
+        return
+    if place.read_config().corpus_hash not in (None, corpus_hash):
+        raise ValueError(
+            f"{place.path} holds a run on another corpus: the pairs in {data_dir} "
+            "changed since. Prepare the same corpus again or use another --model_dir; "
+            "--allow_changed_corpus goes on with these pairs."
+        )
 
 
 def check_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary | None:

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import os
+import shutil
 import types
 
 import numpy as np
 import pytest
 
+from keras_transformer import data, tokenization
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training import lock, strategies
 from keras_transformer.training import run as training_run
@@ -218,6 +220,47 @@ def test_a_best_of_an_earlier_release_is_known_by_its_checkpoint(corpus, tmp_pat
         found = training_run.with_same_measure(run, measure, state)
         assert found["best_metrics"] == wanted
     assert len(lines) == 1
+
+
+@pytest.fixture
+def changed_corpus(corpus, tmp_path):
+    """Other pairs, encoded with the same vocabulary."""
+    for split, line in (("train", "five four"), ("valid", "one")):
+        (tmp_path / f"{split}.txt").write_text(f"{line}\n" * 60)
+    paths = {split: (tmp_path / f"{split}.txt",) * 2 for split in ("train", "valid")}
+    data.prepare(
+        data.TextFiles(paths, "en", "de"),
+        tmp_path / "changed",
+        lambda texts: tokenization.load(f"{corpus}/tokenizer"),
+    )
+    return str(tmp_path / "changed")
+
+
+def test_a_run_goes_on_with_its_own_corpus_only(
+    corpus, changed_corpus, whole, tmp_path
+):
+    place = tmp_path / "run"
+    shutil.copytree(whole[0], place)
+    saved = (place / "config.json").read_text()
+    with pytest.raises(ValueError, match="holds a run on another corpus: the pairs in"):
+        train(changed_corpus, place)
+    assert (place / "config.json").read_text() == saved
+    train(changed_corpus, place, allow_changed_corpus=True)
+    with pytest.raises(ValueError, match="--allow_changed_corpus goes on with these"):
+        train(corpus, place)
+
+
+def test_runs_and_corpora_of_earlier_releases_go_on(corpus, whole, tmp_path):
+    """They have no hash of the corpus; a run has it once it was resumed."""
+    place, older = ModelDir(tmp_path / "run"), tmp_path / "older"
+    shutil.copytree(whole[0], place.path)
+    shutil.copytree(corpus, older)
+    for path in (place.config_path, older / "metadata.json"):
+        values = json.loads(path.read_text())
+        assert values.pop("corpus_hash")
+        path.write_text(json.dumps(values))
+    assert train(str(older), place.path)["steps"] == 6
+    assert place.read_config().corpus_hash == data.corpus_hash(corpus)
 
 
 def test_options_and_devices_are_checked():
