@@ -17,7 +17,6 @@ import sacrebleu
 from keras_transformer import data, text_files, tokenization
 from keras_transformer.config import (
     ModelConfig,
-    TrainingConfig,
     check_at_least,
     check_choice,
 )
@@ -121,7 +120,7 @@ def resolve(
     """
     check_choice("precision", precision, PRECISIONS)
     if preset.training.pack:
-        check_can_pack(preset.model, preset.training)
+        check_can_pack(preset.model)
     if metadata.target_vocab_size and preset.model.share_embeddings:
         raise ValueError(
             "`share_embeddings` must be False: the corpus has a vocabulary of its own "
@@ -152,11 +151,11 @@ def resolve(
     )
 
 
-def check_can_pack(model: ModelConfig, training: TrainingConfig) -> None:
+def check_can_pack(model: ModelConfig) -> None:
     """Raise if a model cannot tell the pairs of a packed row apart.
 
     Raises:
-        ValueError: If its attention is restricted, or it has too few learned positions.
+        ValueError: If its attention is restricted.
     """
     if model.attention_window is not None:
         raise ValueError(
@@ -164,15 +163,29 @@ def check_can_pack(model: ModelConfig, training: TrainingConfig) -> None:
             "pairs that share a row. Received: pack=True, "
             f"attention_window={model.attention_window}. Leave out one of the two."
         )
-    # A packed row is longer than the table, and does not show how long its pairs are.
-    is_learned = model.position_encoding == "learned"
-    if is_learned and training.max_length > model.num_positions:
-        raise ValueError(
-            "`max_length` must be at most `num_positions` where learned positions and "
-            f"packed rows meet. Received: max_length={training.max_length}, "
-            f"num_positions={model.num_positions}. Lower --max_length, or raise "
-            "--num_positions."
-        )
+
+
+def check_positions(data_dir: str, config: RunConfig) -> None:
+    """Raise if a sentence is longer than the table of learned positions.
+
+    XLA does not notice: it would take the last row for all positions beyond.
+
+    Raises:
+        ValueError: If one of the training split or of the validation split is.
+    """
+    if config.model.position_encoding != "learned":
+        return
+    for split, limit in (("train", config.training.max_length), ("valid", math.inf)):
+        lengths = data.EncodedCorpus.open(data_dir, split).lengths
+        longest = int(lengths[lengths <= limit].max(initial=0))
+        if longest > config.model.num_positions:
+            raise ValueError(
+                f"`num_positions` must be at least {longest}, the tokens of the "
+                f"longest sentence in {data_dir}/{split}, where positions are learned. "
+                f"Received: num_positions={config.model.num_positions}. Pass "
+                f"--num_positions={longest}, or prepare the corpus with "
+                f"--max_length={config.model.num_positions}."
+            )
 
 
 def train(
@@ -288,6 +301,7 @@ def set_up(
     check_same_run(place, config)
     config = dataclasses.replace(config, corpus_hash=data.corpus_hash(data_dir))
     check_same_corpus(place, data_dir, config.corpus_hash, options)
+    check_positions(data_dir, config)
     # Before the tokenizer is loaded: TensorFlow drops what lookup tables and the like
     # hold when a seed is set.
     keras.utils.set_random_seed(config.seed)

@@ -263,6 +263,35 @@ def test_runs_and_corpora_of_earlier_releases_go_on(corpus, whole, tmp_path):
     assert place.read_config().corpus_hash == data.corpus_hash(corpus)
 
 
+def test_learned_positions_must_hold_every_sentence(corpus, tmp_path):
+    """Of the validation split too; XLA would not notice."""
+    config = config_of(corpus)
+
+    def with_positions(num_positions, max_length=40):
+        return dataclasses.replace(
+            config,
+            model=dataclasses.replace(
+                config.model, position_encoding="learned", num_positions=num_positions
+            ),
+            training=dataclasses.replace(config.training, max_length=max_length),
+        )
+
+    longest = {
+        split: int(data.EncodedCorpus.open(corpus, split).lengths.max())
+        for split in ("train", "valid")
+    }
+    for split, max_length in (("train", 40), ("valid", longest["valid"] - 1)):
+        short = with_positions(longest[split] - 1, max_length)
+        with pytest.raises(
+            ValueError,
+            match=f"must be at least {longest[split]}, .*{split}, where.*Pass --num",
+        ):
+            train(corpus, tmp_path / "run", short)
+    assert not (tmp_path / "run" / "config.json").exists()
+    training_run.check_positions(corpus, with_positions(max(longest.values())))
+    training_run.check_positions(corpus, config)
+
+
 def test_options_and_devices_are_checked():
     with pytest.raises(ValueError, match="`checkpoint_every_minutes` must be above 0"):
         training_run.RunOptions(checkpoint_every_minutes=0.0)
