@@ -9,10 +9,15 @@ from keras_transformer.layers.initialization import weights_to_be_read
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.checkpoints import (
+    Checkpoint,
     CheckpointFolder,
+    RemovedCheckpointError,
     average,
     choose_for_averaging,
 )
+
+# A training that runs meanwhile may remove the oldest checkpoint each time.
+_TRIES = 3
 
 
 def average_run(
@@ -36,26 +41,24 @@ def average_run(
         "path" of the checkpoint, and the "steps" that went into it.
 
     Raises:
-        FileNotFoundError: If there is no run, or it has no checkpoint.
+        FileNotFoundError: If there is no run, or it has no checkpoint, or a training
+            that runs meanwhile removes one again and again.
         ValueError: If there are fewer than `last`, or two are too close.
     """
     place = ModelDir(model_dir)
     config = place.read_config()
-    place.choose("latest")
-    found = place.checkpoints().list()
-    if last is not None and last > len(found):
-        raise ValueError(
-            f"`last` must be at most the number of checkpoints in {place.path}, "
-            f"{len(found)}. Received: last={last}. Train on with --keep_checkpoints="
-            f"{last}, or average fewer."
-        )
-    chosen = choose_for_averaging(
-        found, last or config.training.average_last, min_steps_apart
-    )
+    chosen = choose(place, last, config.training.average_last, min_steps_apart)
     # Averaged and written in float32, whatever the training's precision.
     with weights_to_be_read():
         model = Transformer(config.model, dtype=config.precision)
-    average(chosen, model)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            average(chosen, model)
+            break
+        except RemovedCheckpointError:
+            if not tries_left:
+                raise
+            chosen = choose(place, last, config.training.average_last, min_steps_apart)
     steps = [checkpoint.step for checkpoint in chosen]
     folder = place.checkpoints("averaged")
     if output is not None:
@@ -64,3 +67,25 @@ def average_run(
     if output is None:
         place.save_model(model)
     return {"path": str(saved.path), "steps": steps}
+
+
+def choose(
+    place: ModelDir, last: int | None, default: int, min_steps_apart: int
+) -> list[Checkpoint]:
+    """Return the checkpoints of a run to average, as there are now.
+
+    Args:
+        place: The run.
+        last: How many, all of which must be there; None: `default`, or all.
+        default: How many at most where `last` does not say.
+        min_steps_apart: See `average_run`.
+    """
+    place.choose("latest")
+    found = place.checkpoints().list()
+    if last is not None and last > len(found):
+        raise ValueError(
+            f"`last` must be at most the number of checkpoints in {place.path}, "
+            f"{len(found)}. Received: last={last}. Train on with --keep_checkpoints="
+            f"{last}, or average fewer."
+        )
+    return choose_for_averaging(found, last or default, min_steps_apart)

@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from keras_transformer.model_dir import ModelDir
-from keras_transformer.training.checkpoints import Checkpoint, DamagedCheckpointError
+from keras_transformer.training.checkpoints import (
+    Checkpoint,
+    DamagedCheckpointError,
+    RemovedCheckpointError,
+)
 
 
 def new_checkpoints(
@@ -55,6 +59,6 @@ def _is_last(place: ModelDir, checkpoint: Checkpoint) -> bool:
     if checkpoint.step >= place.read_config().training.train_steps:
         return True
     # A run of many steps may have dropped it while it was evaluated.
-    with contextlib.suppress(DamagedCheckpointError):
+    with contextlib.suppress(DamagedCheckpointError, RemovedCheckpointError):
         return checkpoint.state.get("stopped_early", False)
     return False

@@ -29,6 +29,10 @@ class DamagedCheckpointError(ValueError):
     """The files of a checkpoint are not as they were written."""
 
 
+class RemovedCheckpointError(FileNotFoundError):
+    """A checkpoint was there when it was chosen, and is gone."""
+
+
 class Checkpoint(NamedTuple):
     """A checkpoint on disk."""
 
@@ -42,12 +46,14 @@ class Checkpoint(NamedTuple):
 
         Raises:
             DamagedCheckpointError: If it cannot be read.
+            RemovedCheckpointError: If the folder is gone.
             ValueError: If it has another format version.
         """
         try:
             state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
             version = state["format_version"]
         except (OSError, ValueError, KeyError, TypeError) as error:
+            self.check_is_there()
             raise DamagedCheckpointError(
                 f"{self.path} is damaged: {_STATE}: {error}. Delete the folder to use "
                 "the checkpoint before it."
@@ -58,6 +64,18 @@ class Checkpoint(NamedTuple):
                 f"{FORMAT_VERSION}. Use the release that wrote it."
             )
         return state
+
+    def check_is_there(self) -> None:
+        """Raise if the folder is gone.
+
+        Raises:
+            RemovedCheckpointError: If it is.
+        """
+        if not self.path.is_dir():
+            raise RemovedCheckpointError(
+                f"{self.path} was removed meanwhile, by a training that is running or "
+                "by hand. Run the same command again."
+            )
 
 
 class CheckpointFolder:
@@ -117,8 +135,17 @@ class CheckpointFolder:
             until_now = [old for old in found if old.step <= step]
             for old in found:
                 if old not in until_now[-self.keep :]:
-                    shutil.rmtree(old.path, ignore_errors=True)
+                    _remove(old)
         return Checkpoint(path, step)
+
+
+def _remove(checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint, of which readers never see a part only."""
+    try:
+        with files.folder_aside(checkpoint.path) as aside:
+            os.rename(checkpoint.path, aside)
+    except OSError:  # the disk has no room for even a name
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
 
 
 def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
@@ -148,11 +175,19 @@ def check_files(checkpoint: Checkpoint) -> None:
     """
     for name, expected in checkpoint.state["sha256"].items():
         file = checkpoint.path / name
-        if not file.is_file() or files.sha256_of(file) != expected:
+        if not _has_hash(file, expected):
+            checkpoint.check_is_there()
             raise DamagedCheckpointError(
                 f"{checkpoint.path} is damaged: {name} is absent or not as it was "
                 "written. Delete the folder to use the checkpoint before it."
             )
+
+
+def _has_hash(file: pathlib.Path, expected: str) -> bool:
+    try:
+        return files.sha256_of(file) == expected
+    except FileNotFoundError:
+        return False
 
 
 def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
@@ -160,7 +195,8 @@ def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]
     try:
         status = tf.train.Checkpoint(**trackables).read(str(checkpoint.path / _PREFIX))
         status.assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError) as error:
+    except (AssertionError, ValueError, tf.errors.NotFoundError) as error:
+        checkpoint.check_is_there()
         raise ValueError(
             f"{checkpoint.path} does not fit the model: {str(error).splitlines()[0]}"
         ) from error

@@ -1,6 +1,7 @@
 """Checkpoints: whole or absent, checked, counted, averaged (§6.1)."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -11,9 +12,11 @@ from keras_transformer import averaging
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.model import Transformer
 from keras_transformer.model_dir import ModelDir, RunConfig
+from keras_transformer.training import checkpoints
 from keras_transformer.training.checkpoints import (
     Checkpoint,
     CheckpointFolder,
+    RemovedCheckpointError,
     average,
     choose_for_averaging,
     restore,
@@ -199,6 +202,51 @@ def test_averaging_elsewhere_leaves_the_run(run, tmp_path):
     assert not run.model_path.exists()
     assert run.checkpoints("averaged").latest() is None
     assert run.load_model(summary["path"]).count_params()
+
+
+def test_averaging_begins_again_when_a_training_removed_a_checkpoint(run, monkeypatch):
+    folder = run.checkpoints()
+    folder.keep = 3
+
+    def rotating(checkpoint, **trackables):
+        if checkpoint.step == 5 and len(folder.list()) == 3:
+            folder.save(13, {}, model=make(3))  # drops step 3
+            folder.save(17, {}, model=make(4))  # drops step 5
+        return restore(checkpoint, **trackables)
+
+    monkeypatch.setattr(checkpoints, "restore", rotating)
+    summary = averaging.average_run(run.path)
+    assert summary["steps"] == [11, 13, 17]
+    expected = np.mean([values(make(seed))[4] for seed in (2, 3, 4)], axis=0)
+    np.testing.assert_allclose(values(run.load_model())[4], expected, atol=1e-6)
+
+
+def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(
+    run, monkeypatch
+):
+    gone = run.checkpoints().list()[0]
+    shutil.rmtree(gone.path)
+    monkeypatch.setattr(averaging, "choose", lambda *_: [gone])
+    with pytest.raises(RemovedCheckpointError, match="step-00000003 was removed mean"):
+        averaging.average_run(run.path)
+    with pytest.raises(RemovedCheckpointError, match="Run the same command again"):
+        checkpoints.restore_checked(gone, model=make())
+
+
+def test_a_checkpoint_vanishes_as_a_whole(tmp_path, monkeypatch):
+    """Its folder has its name no more when the first of its files is deleted."""
+    folder, seen = CheckpointFolder(tmp_path, keep=1), []
+    folder.save(3, {}, model=make())
+    rmtree = shutil.rmtree
+
+    def watched(path, **options):
+        seen.append((tmp_path / "step-00000003").exists())
+        rmtree(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", watched)
+    folder.save(5, {}, model=make())
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
+    assert seen and not any(seen[3:])  # the first three are of the saving itself
 
 
 def test_what_cannot_be_averaged_is_refused(run):
