@@ -194,9 +194,21 @@ def trial_texts(searcher: TextSearch, count: int, seed: int = 0) -> list[str]:
 
 
 def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
-    """Return what an exported model says of itself, {} where it says nothing."""
+    """Return what an exported model says of itself, {} where it says nothing.
+
+    Raises:
+        ValueError: If the description is damaged.
+    """
     path = pathlib.Path(saved_model) / DESCRIPTION
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        description = json.loads(path.read_bytes())
+        if isinstance(description, dict):
+            return description
+    except ValueError:
+        pass
+    raise ValueError(f"{path} is damaged: export the model again.")
 
 
 def next_version(export_dir: str | os.PathLike) -> int:
@@ -222,7 +234,7 @@ def translate(
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate.
+        ValueError: If it does not translate, or is damaged.
     """
     return translate_in_batches(texts, batch_size, load(saved_model))
 
@@ -237,7 +249,7 @@ def load(
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate.
+        ValueError: If it does not translate, or is damaged.
     """
     serve = _signature(saved_model, SIGNATURE)
 
@@ -266,7 +278,7 @@ def parse(
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not parse.
+        ValueError: If it does not parse, or is damaged.
     """
     return parse_in_batches(sentences, batch_size, _parsing(saved_model))
 
@@ -311,6 +323,13 @@ def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> No
 def _signature(saved_model: str | os.PathLike, name: str) -> Callable:
     """Load a signature of an exported model."""
     check_signature(saved_model, name)
-    loaded = tf.saved_model.load(os.fspath(saved_model))
+    try:
+        loaded = tf.saved_model.load(os.fspath(saved_model))
+    except Exception as error:  # TensorFlow has another for each kind of damage
+        raise ValueError(
+            f"The model in {saved_model} cannot be loaded, perhaps because a file is "
+            f"missing or damaged: {str(error).splitlines()[0]}. Copy the whole folder "
+            "again, or export the model again."
+        ) from error
     # The weights live as long as the loaded model.
     return lambda **inputs: loaded.signatures[name](**inputs)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -217,6 +218,44 @@ def test_the_export_describes_itself(small_export):
     assert exported.read_description(small_export) == expected
     path = small_export / "assets.extra" / "keras_transformer.json"
     assert json.loads(path.read_text()) == expected
+
+
+@pytest.fixture(scope="module")
+def plain_export(module, tmp_path_factory):
+    """With one signature, which loads soon."""
+    folder = tmp_path_factory.mktemp("plain")
+    return exported.export(
+        make_translator(), folder, signatures=["serving_default"], has_panels=False
+    )
+
+
+@pytest.mark.parametrize("damage", ["absent", "cut", "changed"])
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_an_export_without_its_weights_is_named(plain_export, tmp_path, name, damage):
+    path = shutil.copytree(plain_export, tmp_path / "1") / "variables" / name
+    content = bytearray(path.read_bytes())
+    if damage == "absent":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    message = r"^The model in .*/1 cannot be loaded, perhaps because a file is missing"
+    with pytest.raises(ValueError, match=message) as found:
+        exported.load(tmp_path / "1")
+    assert "\n" not in str(found.value)
+    assert str(found.value).endswith("again, or export the model again.")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"preset": "ti', b"\xff", b"null"])
+def test_a_damaged_description_is_named(tmp_path, content):
+    path = tmp_path / exported.DESCRIPTION
+    path.parent.mkdir()
+    path.write_bytes(content)
+    message = rf"{exported.DESCRIPTION} is damaged: export the model again\.$"
+    with pytest.raises(ValueError, match=message):
+        exported.read_description(tmp_path)
 
 
 def test_an_export_that_translates_otherwise_is_refused(small_export):
