@@ -4,12 +4,18 @@
 
     python bin/translate.py --saved_model=runs/multi30k/export/1 < test.en > test.de
 
+Translations are written as they come, in order: to OUTPUT.partial, which becomes
+OUTPUT at the end and stays if the program ends early. Every ten seconds standard error
+says how far it is, and at the end how many lines were cut to the length that the model
+reads.
+
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import sys
 
@@ -39,6 +45,10 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer where they are long.",
     lower_bound=1,
 )
+# Lines sorted by length together: as many batches lose 1 % to padding, and what is done
+# waits for as many to be written.
+_BATCHES_OF_BLOCK = 32
+_SECONDS_BETWEEN_PROGRESS = 10
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
 
@@ -48,22 +58,55 @@ def main() -> dict:
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     lines = text_files.read_lines(_INPUT.value)
-    from keras_transformer import text_search, threads
+    with text_files.line_writer(_OUTPUT.value) as write:
+        num_cut = _translate(lines, write)
+    return {"lines": len(lines), "truncated": num_cut}
 
+
+def _translate(lines, write):
+    """Translate and write; return how many lines were cut."""
+    from keras_transformer import text_search, threads, translator
+
+    num_written = num_cut = 0
     with threads.made_for(len(lines)), text_search.started_soon(len(lines)):
-        translations = _translate(lines)
-    text_files.write_lines(_OUTPUT.value, list(_format(translations)))
-    return {
-        "lines": len(lines),
-        "truncated": sum(translation.truncated for translation in translations),
-    }
+        translate_batch, limit = _load()
+        blocks = translator.translate_in_blocks(
+            lines,
+            _BATCH_SIZE.value,
+            translate_batch,
+            block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
+        )
+        with _progress(len(lines)) as progress, contextlib.closing(blocks):
+            for num_done, ready in blocks:
+                progress.update(num_done)
+                write(_format(ready, first=num_written))
+                num_written += len(ready)
+                num_cut += sum(translation.truncated for translation in ready)
+    translator.report_cut(num_cut, len(lines), limit)
+    return num_cut
 
 
-def _translate(lines):
+def _progress(num_lines):
+    """Return what says on standard error how far a long translation is."""
+    import tqdm
+
+    return tqdm.tqdm(
+        total=num_lines,
+        unit=" lines",
+        delay=_SECONDS_BETWEEN_PROGRESS,
+        mininterval=_SECONDS_BETWEEN_PROGRESS,
+        smoothing=0,  # lines of a block come sorted by length
+    )
+
+
+def _load():
+    """Return what translates a batch, and the most tokens of a source, if known."""
     if _SAVED_MODEL.value is None:
-        return _load_translator().translate(lines, _BATCH_SIZE.value)
-    fixed = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
-    for flag in fixed:
+        translator = _load_translator()
+        limit = translator.decoding.max_input_length
+        # By itself the method of a tf.function does not keep its object alive.
+        return lambda text: translator.translate_batch(text), limit
+    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT):
         if flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is fixed when a model is exported; drop it, or use "
@@ -71,7 +114,9 @@ def _translate(lines):
             )
     from keras_transformer import exported
 
-    return exported.translate(_SAVED_MODEL.value, lines, _BATCH_SIZE.value)
+    translate_batch = exported.load(_SAVED_MODEL.value)
+    decoding = exported.read_description(_SAVED_MODEL.value).get("decoding", {})
+    return translate_batch, decoding.get("max_input_length")
 
 
 def _load_translator():
@@ -85,8 +130,9 @@ def _load_translator():
     return translator.with_kept_weights()
 
 
-def _format(translations):
-    for number, translation in enumerate(translations):
+def _format(translations, first):
+    """Yield the output lines of translations, of which the first is of line `first`."""
+    for number, translation in enumerate(translations, start=first):
         if _NBEST.value is None:
             yield text_files.one_line(translation.text)
             continue

@@ -6,10 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer import text_files
 from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+from keras_transformer.translator import report_cut
 
 
 def translate_and_measure(
@@ -22,6 +24,8 @@ def translate_and_measure(
     **decoding: Any,
 ) -> tuple[list[str], str, float]:
     """Translate sources by beam search and measure how likely the references are.
+
+    Says on standard error how many sources were cut to the model's limit.
 
     Args:
         model_dir: A trained model.
@@ -36,10 +40,10 @@ def translate_and_measure(
     """
     place = ModelDir(model_dir)
     translator = place.load_translator(checkpoint, **decoding).with_kept_weights()
-    hypotheses = [
-        translation.text.replace("\r", " ").replace("\n", " ")
-        for translation in translator.translate(sources, batch_size)
-    ]
+    translations = translator.translate(sources, batch_size)
+    num_cut = sum(translation.truncated for translation in translations)
+    report_cut(num_cut, len(sources), translator.decoding.max_input_length)
+    hypotheses = [text_files.one_line(each.text) for each in translations]
     model = translator.model
     model.compile(loss=LabelSmoothedCrossEntropy())
     perplexity = reference_perplexity(model, translator.tokenizer, sources, references)

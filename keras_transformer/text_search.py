@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
@@ -232,18 +233,58 @@ def in_batches(
     Raises:
         ValueError: If `batch_size` is below 1.
     """
+    answered = in_blocks(texts, batch_size, answer, block_size=len(texts))
+    return [each for _, ready in answered for each in ready]
+
+
+def in_blocks(
+    texts: Sequence[str],
+    batch_size: int,
+    answer: Callable[[list[str]], Sequence[Answer]],
+    block_size: int,
+) -> Iterator[tuple[int, list[Answer]]]:
+    """Answer texts as `in_batches` does, and yield answers in order as they come.
+
+    No batch waits for the end of a block. Close the iterator to stop early.
+
+    Args:
+        texts: What to answer.
+        batch_size: Texts answered at once; fewer where they are long.
+        answer: As in `in_batches`.
+        block_size: Successive texts that are sorted by length together.
+
+    Yields:
+        After each batch how many texts it had, and the answers that come next.
+
+    Raises:
+        ValueError: If `batch_size` is below 1.
+    """
     check_at_least("batch_size", batch_size, 1)
-    batches = _cut_by_length([len(text) for text in texts], batch_size)
+    lengths = [len(text) for text in texts]
+    batches = [
+        [start + number for number in batch]
+        for start in range(0, len(texts), max(block_size, 1))
+        for batch in _cut_by_length(lengths[start : start + block_size], batch_size)
+    ]
 
     def answer_rows(rows):
-        return zip(rows, answer([texts[row] for row in rows]), strict=True)
+        return list(zip(rows, answer([texts[row] for row in rows]), strict=True))
 
-    # The first traces the graph, which is not for several threads.
-    answers = dict(answer_rows(batches[0])) if batches else {}
-    with concurrent.futures.ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
-        for found in pool.map(answer_rows, batches[1:]):
-            answers.update(found)
-    return [answers[row] for row in range(len(texts))]
+    pool = concurrent.futures.ThreadPoolExecutor(BATCHES_AT_ONCE)
+    answers: dict[int, Answer] = {}
+    num_yielded = 0
+    try:
+        # The first traces the graph, which is not for several threads.
+        first = [answer_rows(batch) for batch in batches[:1]]
+        for batch in itertools.chain(first, pool.map(answer_rows, batches[1:])):
+            answers.update(batch)
+            ready = []
+            while num_yielded in answers:
+                ready.append(answers.pop(num_yielded))
+                num_yielded += 1
+            yield len(batch), ready
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ from keras_transformer.config import (
 )
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.model import Transformer
-from keras_transformer.text_search import TextSearch, in_batches
+from keras_transformer.text_search import TextSearch, in_batches, in_blocks
 
 
 class Hypothesis(NamedTuple):
@@ -229,11 +230,52 @@ def translate_in_batches(
     Raises:
         ValueError: If `batch_size` is below 1.
     """
-    return in_batches(
-        texts,
-        batch_size,
-        lambda rows: _unpack(translate_batch(tf.constant(rows, tf.string))),
-    )
+    return in_batches(texts, batch_size, _unpacked(translate_batch))
+
+
+def translate_in_blocks(
+    texts: Sequence[str],
+    batch_size: int,
+    translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    block_size: int,
+) -> Iterator[tuple[int, list[Translation]]]:
+    """Translate texts and yield translations in order as they come.
+
+    Args:
+        texts: One source each.
+        batch_size: Sources translated at once.
+        translate_batch: Takes and returns what `Translator.translate_batch` does.
+        block_size: Successive texts that are sorted by length together.
+
+    Yields:
+        After each batch how many texts it had, and the translations that come next.
+
+    Raises:
+        ValueError: If `batch_size` is below 1.
+    """
+    return in_blocks(texts, batch_size, _unpacked(translate_batch), block_size)
+
+
+def report_cut(num_cut: int, num_texts: int, limit: int | None) -> None:
+    """Say on standard error that sources were cut, if any were.
+
+    Args:
+        num_cut: How many.
+        num_texts: Of how many.
+        limit: Tokens that the model reads of a source; None: unknown.
+    """
+    if num_cut:
+        tokens = "" if limit is None else f" of {limit:,} tokens"
+        print(
+            f"{num_cut:,} of {num_texts:,} sources were cut to the model's limit"
+            f"{tokens}. Divide long lines.",
+            file=sys.stderr,
+        )
+
+
+def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:
+    """Return what translates a batch of Python values."""
+    return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)))
 
 
 def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:

@@ -45,15 +45,16 @@ def test_on_a_gpu_nothing_changes(monkeypatch):
 
 
 def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
-    def translate(saved_model, lines, batch_size):
+    def load(saved_model):
         seen.append(settings())
-        return []
+        raise ZeroDivisionError
 
-    monkeypatch.setattr(exported, "translate", translate)
+    monkeypatch.setattr(exported, "load", load)
     seen, text = [], tmp_path / "text"
     for num_lines in (8, 9):
         text.write_text("a\n" * num_lines)
-        program_of("bin/translate.py")(
-            saved_model="any", input=text, output=tmp_path / "out"
-        )
+        with pytest.raises(ZeroDivisionError):
+            program_of("bin/translate.py")(
+                saved_model="any", input=text, output=tmp_path / "out"
+            )
     assert seen == [["1", "1"], [None, None]]

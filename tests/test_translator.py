@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 from keras_transformer import exported, text_search, tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.model import Transformer
-from keras_transformer.text_search import in_batches
+from keras_transformer.text_search import BATCHES_AT_ONCE, in_batches, in_blocks
 from keras_transformer.translator import Translator
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
@@ -43,6 +44,35 @@ def test_what_fails_in_any_batch_is_told():
     assert in_batches([], 1, answer) == []
     with pytest.raises(ValueError, match="c is not for me"):
         in_batches(["a", "b", "c", "d"], 1, answer)
+
+
+def test_blocks_come_in_order_as_soon_as_they_are_done():
+    """Blocks of 4: "d" and "bb" are first, but "dddd" is the first of its block."""
+    texts = ["dddd", "d", "bb", "ccc", "bb", "a", "ee"]
+    found = [*in_blocks(texts, 2, list, block_size=4)]
+    assert found == [
+        (2, []),
+        (2, ["dddd", "d", "bb", "ccc"]),
+        (2, ["bb", "a"]),
+        (1, ["ee"]),
+    ]
+
+
+def test_what_is_not_wanted_is_not_answered():
+    """A program that is interrupted ends with the batches that have begun."""
+    released, batches = threading.Event(), []
+
+    def answer(batch):
+        if batches:
+            released.wait(60)
+        batches.append(batch)
+        return batch
+
+    answers = in_blocks(["a"] * 23, 1, answer, block_size=23)
+    assert next(answers) == (1, ["a"])
+    threading.Timer(0.1, released.set).start()
+    answers.close()
+    assert len(batches) <= 1 + 2 * BATCHES_AT_ONCE
 
 
 def test_batches_of_long_texts_are_small():
