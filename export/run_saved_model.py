@@ -11,6 +11,7 @@ the exported folder holds the rest, so this program may be copied anywhere.
 import argparse
 import os
 import pathlib
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -28,14 +29,20 @@ def load_signature(saved_model: str):
 
     Raises:
         FileNotFoundError: If the folder holds no SavedModel.
-        ValueError: If the model has no signature `serving_default`.
+        ValueError: If it cannot be loaded, or has no signature `serving_default`.
     """
     if not (pathlib.Path(saved_model) / "saved_model.pb").is_file():
         raise FileNotFoundError(
             f"No saved_model.pb in {saved_model}. Give the folder with the version "
             "number, EXPORT_DIR/1; export/export_saved_model.py makes it."
         )
-    signatures = tf.saved_model.load(saved_model).signatures
+    try:
+        signatures = tf.saved_model.load(saved_model).signatures
+    except Exception as error:  # TensorFlow has another for each kind of damage
+        raise ValueError(
+            f"The model in {saved_model} cannot be loaded, perhaps because a file is "
+            f"missing or damaged: {str(error).splitlines()[0]}"
+        ) from error
     if SIGNATURE not in signatures:
         raise ValueError(
             f"The model in {saved_model} must have the signature {SIGNATURE!r}. "
@@ -47,14 +54,16 @@ def load_signature(saved_model: str):
 def read_lines(path: str, sample: int | None) -> list[str]:
     """Return the lines of a file: all, or `sample` of them, evenly spaced.
 
+    A byte order mark and carriage returns at line ends are dropped.
+
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is empty or no UTF-8.
+        ValueError: If it is empty or not valid UTF-8.
     """
-    if not pathlib.Path(path).is_file():
+    if not pathlib.Path(path).exists():
         raise FileNotFoundError(f"No file {path}. Check --input.")
     try:
-        text = pathlib.Path(path).read_bytes().decode("utf-8")
+        text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} must be UTF-8 text. "
@@ -62,19 +71,23 @@ def read_lines(path: str, sample: int | None) -> list[str]:
         ) from error
     if not text:
         raise ValueError(f"{path} is empty: there is nothing to translate.")
-    lines = text.removesuffix("\n").split("\n")  # other separators belong to a line
+    # Other separators of Unicode belong to a line.
+    lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if sample is None or sample >= len(lines):
         return lines
     return [lines[index * len(lines) // sample] for index in range(sample)]
 
 
-def translate(signature, lines: list[str], batch_size: int) -> list[tuple[str, float]]:
-    """Return (translation, score) of each line."""
+def translate(
+    signature, lines: list[str], batch_size: int
+) -> list[tuple[str, float, bool]]:
+    """Return of each line the translation, its score, and whether the line was cut."""
     translated = []
     for start in range(0, len(lines), batch_size):
         outputs = signature(text=tf.constant(lines[start : start + batch_size]))
         texts = [text.decode("utf-8") for text in outputs["translation"].numpy()]
-        translated += zip(texts, outputs["score"].numpy().tolist(), strict=True)
+        others = (outputs[name].numpy().tolist() for name in ("score", "truncated"))
+        translated += zip(texts, *others, strict=True)
     return translated
 
 
@@ -102,16 +115,37 @@ def main(arguments: list[str]) -> int:
         "--batch_size", type=positive_int, default=32, help="sentences at once"
     )
     flags = parser.parse_args(arguments)
+    if sys.stdout is None:
+        print(f"{parser.prog}: standard output is closed.", file=sys.stderr)
+        return 1
     try:
         lines = read_lines(flags.input, flags.sample)
         signature = load_signature(flags.saved_model)
         translated = translate(signature, lines, flags.batch_size)
+        for line, (translation, score, _) in zip(lines, translated, strict=True):
+            print(f"{line}\n  -> {translation}  ({score:.3f})")
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read the output is gone
+        _drop_output()
+        return 128 + signal.SIGPIPE
     except (OSError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
+        _drop_output()
         return 1
-    for line, (translation, score) in zip(lines, translated, strict=True):
-        print(f"{line}\n  -> {translation}  ({score:.3f})")
+    if num_cut := sum(is_cut for _, _, is_cut in translated):
+        print(
+            f"{num_cut} of {len(lines)} lines were cut to the model's limit.",
+            file=sys.stderr,
+        )
     return 0
+
+
+def _drop_output() -> None:
+    """Keep Python from writing once more, as it ends, what could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

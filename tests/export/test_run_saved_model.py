@@ -1,6 +1,9 @@
 """The program that needs nothing but TensorFlow runs any exported model."""
 
+import errno
 import importlib.util
+import io
+import shutil
 import subprocess
 import sys
 
@@ -16,7 +19,7 @@ class ShoutingModel(tf.Module):
         return {
             "translation": tf.strings.upper(text),
             "score": -tf.cast(tf.strings.length(text), tf.float32),
-            "truncated": tf.zeros_like(tf.strings.length(text), tf.bool),
+            "truncated": tf.strings.length(text) > 23,
         }
 
 
@@ -105,6 +108,56 @@ def test_lines_end_at_line_feeds_only(program, tmp_path):
     path = tmp_path / "in"
     path.write_text("a\u2028b\n\nc\n", encoding="utf-8")
     assert program.read_lines(path, sample=None) == ["a\u2028b", "", "c"]
+
+
+@pytest.mark.parametrize("content", [b"a\r\n\xc3\xa4\r\n", b"\xef\xbb\xbfa\n\xc3\xa4"])
+def test_a_byte_order_mark_and_carriage_returns_are_no_text(program, tmp_path, content):
+    (tmp_path / "in").write_bytes(content)
+    assert program.read_lines(tmp_path / "in", sample=None) == ["a", "ä"]
+
+
+def test_cut_lines_are_counted(program, saved_model, tmp_path, capsys):
+    (tmp_path / "in").write_text("a\n" + "b" * 29 + "\n")
+    assert run(program, saved_model, tmp_path / "in") == 0
+    assert capsys.readouterr().err == "1 of 2 lines were cut to the model's limit.\n"
+
+
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_a_model_with_a_missing_file_is_named(
+    program, saved_model, tmp_path, capsys, name
+):
+    copy = shutil.copytree(saved_model, tmp_path / "1")
+    (copy / "variables" / name).unlink()
+    (tmp_path / "in").write_text("a")
+    message = f"The model in {copy} cannot be loaded, perhaps because a file is missing"
+    fails_with(program, capsys, message, copy, tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("broken", "status", "line"),
+    [
+        (None, 1, "standard output is closed."),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 128 + 13, ""),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            1,
+            "No space left on device",
+        ),
+    ],
+)
+def test_output_that_cannot_be_written_ends_in_one_line(
+    program, saved_model, tmp_path, monkeypatch, capsys, broken, status, line
+):
+    class BrokenStream(io.StringIO):
+        def write(self, text):
+            raise broken
+
+    (tmp_path / "in").write_text("a")
+    monkeypatch.setattr(sys, "stdout", broken and BrokenStream())
+    assert run(program, saved_model, tmp_path / "in") == status
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == bool(line)
 
 
 def fails_with(program, capsys, message, *arguments):
