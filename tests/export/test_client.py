@@ -293,7 +293,10 @@ def played(story):
 
 
 def wait_for(condition):
+    """Wait until something holds, but not for ever."""
+    end = time.monotonic() + 60
     while not condition():
+        assert time.monotonic() < end
         time.sleep(0.01)
 
 

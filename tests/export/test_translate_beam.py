@@ -378,7 +378,10 @@ def kill_group(process):
 
 
 def wait_for(condition, process):
+    """Wait until something holds or a process has ended, but not for ever."""
+    end = time.monotonic() + 300
     while not condition() and process.poll() is None:
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 
@@ -426,7 +429,7 @@ def test_a_cluster_finishes_after_a_worker_was_killed(saved_model, lines, tmp_pa
             wait_for(lambda: len(shards()) > 5, program)
             done = {path: path.stat().st_mtime_ns for path in shards()}
             kill_group(workers[0])
-            output, _ = program.communicate()
+            output, _ = program.communicate(timeout=300)
     assert 5 < len(done) < 50
     assert program.returncode == 0
     assert json.loads(output.splitlines()[-1]) == {
