@@ -82,7 +82,7 @@ def _translate(lines, write):
                 write(_format(ready, first=num_written))
                 num_written += len(ready)
                 num_cut += sum(translation.truncated for translation in ready)
-    translator.report_cut(num_cut, len(lines), limit)
+    text_files.report_cut(num_cut, len(lines), limit)
     return num_cut
 
 

@@ -78,15 +78,17 @@ def main() -> dict:
         concurrency=_CONCURRENCY.value,
     )
     inputs = read_inputs()
-    answers = client.ask(config, inputs)
+    answers, num_cut = client.ask(config, inputs), 0
     with text_files.line_writer(_OUTPUT.value) as write, contextlib.closing(answers):
         try:
             for answer in answers:
                 write([format_answer(answer)])
+                num_cut += answer.get("truncated", False)
         except ModuleNotFoundError as error:
             raise ValueError(
                 f"The client needs {error.name}: install keras_transformer[serving]."
             ) from error
+    text_files.report_cut(num_cut, len(inputs["text"]))
     return {"lines": len(inputs["text"])}
 
 

@@ -6,8 +6,10 @@
 
 writes out/test.de-00000-of-00005 and so on, 1,000 lines each, in the order of the
 input: `cat out/test.de-*-of-*` has one translation a line. Run again, it makes only the
-shards that are absent. Options that are not listed here are Beam's, which chooses with
-them where the pipeline runs. Needs the extra `beam`.
+shards that are absent. The numbers of lines whose sources were cut to the length that
+the model reads are in out/test.de.truncated-00003-of-00005 and so on. Options that are
+not listed here are Beam's, which chooses with them where the pipeline runs. Needs the
+extra `beam`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if not __package__:  # run as a file: the checkout need not be installed
         filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
     )
 
-from keras_transformer import programs
+from keras_transformer import programs, text_files
 from keras_transformer.config import TRANSLATED_AT_ONCE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -59,7 +61,7 @@ def main(beam_arguments: list[str]) -> dict:
         # Beam warns of every library of Google Cloud that it does not find.
         logging.set_verbosity(logging.ERROR)
     try:
-        from keras_transformer import beam_translation
+        from keras_transformer import beam_translation, exported
     except ModuleNotFoundError as error:
         raise ValueError(
             f"Translating on Beam needs {error.name}: install keras_transformer[beam]."
@@ -76,6 +78,10 @@ def main(beam_arguments: list[str]) -> dict:
     print(
         f"{summary['lines']:,} lines in {summary['shards']:,} shards, "
         f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} were there and skipped"
+    )
+    decoding = exported.read_description(config.saved_model).get("decoding", {})
+    text_files.report_cut(
+        summary["truncated"], summary["lines"], decoding.get("max_input_length")
     )
     return summary
 

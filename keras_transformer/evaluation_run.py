@@ -11,7 +11,6 @@ from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.model_dir import ModelDir
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
-from keras_transformer.translator import report_cut
 
 
 def translate_and_measure(
@@ -42,7 +41,7 @@ def translate_and_measure(
     translator = place.load_translator(checkpoint, **decoding).with_kept_weights()
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
-    report_cut(num_cut, len(sources), translator.decoding.max_input_length)
+    text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)
     hypotheses = [text_files.one_line(each.text) for each in translations]
     model = translator.model
     model.compile(loss=LabelSmoothedCrossEntropy())

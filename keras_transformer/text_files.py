@@ -135,6 +135,23 @@ def line_writer(
             raise
 
 
+def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
+    """Say on standard error that sources were cut, if any were.
+
+    Args:
+        num_cut: How many.
+        num_texts: Of how many.
+        limit: Tokens that the model reads of a source; None: unknown.
+    """
+    if num_cut:
+        tokens = "" if limit is None else f" of {limit:,} tokens"
+        print(
+            f"{num_cut:,} of {num_texts:,} sources were cut to the model's limit"
+            f"{tokens}. Divide long lines.",
+            file=sys.stderr,
+        )
+
+
 def one_line(text: str) -> str:
     """Return a translation as a line: whatever a model spells, output stays aligned."""
     return text.replace("\r", " ").replace("\n", " ")

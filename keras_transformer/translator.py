@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -254,23 +253,6 @@ def translate_in_blocks(
         ValueError: If `batch_size` is below 1.
     """
     return in_blocks(texts, batch_size, _unpacked(translate_batch), block_size)
-
-
-def report_cut(num_cut: int, num_texts: int, limit: int | None) -> None:
-    """Say on standard error that sources were cut, if any were.
-
-    Args:
-        num_cut: How many.
-        num_texts: Of how many.
-        limit: Tokens that the model reads of a source; None: unknown.
-    """
-    if num_cut:
-        tokens = "" if limit is None else f" of {limit:,} tokens"
-        print(
-            f"{num_cut:,} of {num_texts:,} sources were cut to the model's limit"
-            f"{tokens}. Divide long lines.",
-            file=sys.stderr,
-        )
 
 
 def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:

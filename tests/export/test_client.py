@@ -343,7 +343,7 @@ def run_program(repository, *arguments, text=None):
 def test_the_program_writes_translations_in_the_order_of_lines(
     repository, servers, model
 ):
-    lines = ["A dog runs!", "", "one", "zwei eins one two three"]
+    lines = ["A dog runs!", "", "one", "zwei eins one two three", "2, 3, 5 " * 20]
     result = run_program(
         repository,
         f"--server={servers['rest']}",
@@ -356,6 +356,7 @@ def test_the_program_writes_translations_in_the_order_of_lines(
     wanted = model.signatures["serving_default"](text=tf.constant(lines))
     texts = [text.decode() for text in wanted["translation"].numpy()]
     assert result.stdout.split("\n")[:-1] == texts
+    assert "1 of 5 sources were cut to the model's limit. Divide" in result.stderr
 
 
 def test_the_program_scores_line_by_line_as_json(repository, servers, tmp_path):

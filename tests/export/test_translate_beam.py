@@ -66,7 +66,7 @@ def input_path(tmp_path_factory, lines):
 def finished(tmp_path_factory, saved_model, input_path):
     """A folder of shards that were made by the program with two workers."""
     folder = tmp_path_factory.mktemp("finished")
-    output = run_program(
+    result = run_program(
         *WORKERS,
         f"--saved_model={saved_model}",
         f"--input={input_path}",
@@ -74,8 +74,8 @@ def finished(tmp_path_factory, saved_model, input_path):
         "--lines_per_shard=5",
         "--batch_size=3",
         "--json",
-    ).stdout
-    return folder, output
+    )
+    return folder, result
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def joined(folder, name="out"):
 
 def test_shards_joined_are_the_translations_in_input_order(finished, translations):
     """23 lines are 5 shards of 5, by two workers, in batches of 3."""
-    folder, output = finished
+    folder, result = finished
     names = [f"out-{number:05d}-of-00005" for number in range(5)]
     others = {path.name for path in folder.iterdir()}.difference(names)
     assert {name.partition("-")[0] for name in others} == {
@@ -133,7 +133,7 @@ def test_shards_joined_are_the_translations_in_input_order(finished, translation
     assert joined(folder, "out.truncated") == cut_lines(translations)
     sizes = [len((folder / name).read_text().split("\n")) - 1 for name in names]
     assert sizes == [5, 5, 5, 5, 3]
-    first, last = output.splitlines()
+    first, last = result.stdout.splitlines()
     assert first.startswith("23 lines in 5 shards, ")
     assert first.endswith("out-*-of-*; 0 were there and skipped")
     assert json.loads(last) == {
@@ -142,6 +142,8 @@ def test_shards_joined_are_the_translations_in_input_order(finished, translation
         "skipped_shards": 0,
         "truncated": len(cut_lines(translations)),
     }
+    cut = f"{len(cut_lines(translations))} of 23 sources were cut to the model's limit."
+    assert cut in result.stderr
 
 
 def test_only_the_shard_that_is_absent_is_made(
