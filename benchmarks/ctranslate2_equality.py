@@ -21,7 +21,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, startup
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
@@ -33,6 +33,7 @@ flags.adopt_module_key_flags(model_flags)
 def main() -> dict:
     """Translate with both and print how they compare."""
     programs.check_given(MODEL_DIR, _INPUT, _REFERENCE)
+    startup.import_tensorflow()
     import sacrebleu
 
     from keras_transformer import ctranslate2_conversion, text_files

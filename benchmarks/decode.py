@@ -24,7 +24,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import fixed_lengths, measure
-from keras_transformer import preset_flags, programs, search_flags
+from keras_transformer import preset_flags, programs, search_flags, startup
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -56,6 +56,7 @@ SCORE_TOLERANCE = 1e-3
 
 def main() -> dict:
     """Time the search and print; threads are those of bin/translate.py."""
+    startup.import_tensorflow()
     from keras_transformer import threads
 
     with threads.made_for(_BATCH_SIZE.value):

@@ -23,7 +23,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import hostile, measure
-from keras_transformer import programs
+from keras_transformer import programs, startup
 
 _SAVED_MODEL = flags.DEFINE_string("saved_model", None, "EXPORT_DIR/VERSION.")
 _TOKENIZER_MODEL = flags.DEFINE_string(
@@ -37,6 +37,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of the strings and their order.")
 def main() -> dict:
     """Send the strings and print what came."""
     programs.check_given(_SAVED_MODEL, _TOKENIZER_MODEL)
+    startup.import_tensorflow()
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 

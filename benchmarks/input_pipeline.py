@@ -22,7 +22,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import programs
+from keras_transformer import programs, startup
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SYNTHETIC_PAIRS = flags.DEFINE_integer(
@@ -45,6 +45,7 @@ def main() -> dict:
     """Plan and read batches, and print what that took."""
     if (_DATA_DIR.value is None) == (_SYNTHETIC_PAIRS.value is None):
         raise ValueError("Give one of --data_dir and --synthetic_pairs.")
+    startup.import_tensorflow()
     from benchmarks import synthetic_corpus
     from keras_transformer import data
     from keras_transformer.machine import describe

@@ -21,7 +21,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import kills, measure
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, startup
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _KILLS = flags.DEFINE_integer("kills", 20, "How often.", lower_bound=1)
@@ -35,6 +35,7 @@ flags.adopt_module_key_flags(model_flags)
 def main() -> dict:
     """Kill exports and print what they left."""
     programs.check_given(MODEL_DIR)
+    startup.import_tensorflow()
     from keras_transformer import exported
     from keras_transformer.machine import describe
     from keras_transformer.model_dir import ModelDir

@@ -25,7 +25,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import files, programs
+from keras_transformer import files, programs, startup
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Where layer_types.md and .png go; default: nowhere."
@@ -290,6 +290,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
 
 def main() -> dict:
     """Measure, print lines of JSON, write table and plot."""
+    startup.import_tensorflow()
     from keras_transformer.machine import describe
 
     machine = describe()

@@ -20,7 +20,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import programs
+from keras_transformer import programs, startup
 from keras_transformer.config import check_at_least
 
 _LENGTHS = flags.DEFINE_list("lengths", ["512", "1024", "2048", "4096"], "n.")
@@ -74,6 +74,7 @@ def measure_one(kind: str, length: int) -> dict:
 
 def main() -> dict:
     """Measure every kind and length, and print how they grow."""
+    startup.import_tensorflow()
     if _ONE.value is not None:
         kind, length = _ONE.value.split(":")
         return measure_one(kind, int(length))

@@ -18,7 +18,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import programs, text_files  # noqa: F401  silences TensorFlow
+from keras_transformer import startup, text_files
 
 
 class Parts:
@@ -76,6 +76,7 @@ def main(kind: str, folder: str) -> None:
     """Translate standard input and print the parts."""
     parts = Parts(float(os.environ.get("STARTED_AT", time.monotonic())))
     lines = text_files.read_lines(None)
+    startup.import_tensorflow()
     # As bin/translate.py does.
     from keras_transformer import text_search, threads
 

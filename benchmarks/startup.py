@@ -22,7 +22,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import fixed_lengths, measure, starts
-from keras_transformer import preset_flags, programs
+from keras_transformer import preset_flags, programs, startup
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -58,6 +58,7 @@ def main() -> dict:
             raise ValueError(
                 f"--timed must be among {', '.join(starts.TIMED)}. Received: {name}."
             )
+    startup.import_tensorflow()
     around = measure.surroundings("float32")
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)

@@ -20,7 +20,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks import measure
-from keras_transformer import device_flags, preset_flags, presets, programs
+from keras_transformer import device_flags, preset_flags, presets, programs, startup
 from keras_transformer.config import ModelConfig, TrainingConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
@@ -60,6 +60,7 @@ def main() -> dict:
         part: preset_flags.override(getattr(preset, part), holders)
         for part, holders in _PRESET_FLAGS.items()
     }
+    startup.import_tensorflow()
     import keras
 
     from benchmarks import training_steps

@@ -18,7 +18,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs
+from keras_transformer import programs, startup
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run whose checkpoints to use.")
 _LAST = flags.DEFINE_integer(
@@ -35,6 +35,7 @@ _OUTPUT = flags.DEFINE_string(
 def main() -> dict:
     """Average and return the JSON summary."""
     programs.check_given(_MODEL_DIR)
+    startup.import_tensorflow()
     from keras_transformer import averaging
 
     summary = averaging.average_run(

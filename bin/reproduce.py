@@ -22,7 +22,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import device_flags, presets, programs, reproduction
+from keras_transformer import device_flags, presets, programs, reproduction, startup
 from keras_transformer.config import check_at_least
 
 _TABLE = flags.DEFINE_enum("table", "3", ["3"], "Table of the paper.")
@@ -50,6 +50,7 @@ def main() -> dict:
     programs.check_given(_DATA_DIR, _OUTPUT_DIR)
     rows = reproduction.choose_rows(_ROWS.value)
     scaled = {row: chosen_preset(row) for row in rows}
+    startup.import_tensorflow()
     from keras_transformer import data
     from keras_transformer.reproduction_report import write_report
 

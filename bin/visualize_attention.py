@@ -19,7 +19,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, startup
 from keras_transformer.config import check_choice
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
@@ -49,6 +49,7 @@ def main() -> dict:
     output = pathlib.Path(_OUTPUT.value)
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
+    startup.import_tensorflow()
     from keras_transformer import files
     from keras_transformer.model_dir import ModelDir
     from keras_transformer.visualization import attention, figures, heat_map, page

@@ -18,7 +18,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs
+from keras_transformer import model_flags, programs, startup
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
@@ -34,6 +34,7 @@ flags.adopt_module_key_flags(model_flags)
 def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
+    startup.import_tensorflow()
     from keras_transformer import ctranslate2_conversion
     from keras_transformer.model_dir import ModelDir
 

@@ -28,7 +28,7 @@ if not __package__:  # run as a file: the checkout need not be installed
         filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
     )
 
-from keras_transformer import programs, text_files
+from keras_transformer import programs, startup, text_files
 from keras_transformer.config import TRANSLATED_AT_ONCE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -60,6 +60,7 @@ def main(beam_arguments: list[str]) -> dict:
     if not flags.FLAGS["verbosity"].present:
         # Beam warns of every library of Google Cloud that it does not find.
         logging.set_verbosity(logging.ERROR)
+    startup.import_tensorflow()
     try:
         from keras_transformer import beam_translation, exported
     except ModuleNotFoundError as error:

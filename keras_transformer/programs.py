@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.abc
 import json
 import os
 import signal
@@ -14,31 +13,7 @@ from typing import Any
 from absl import app, flags
 from absl import logging as absl_logging
 
-# TensorFlow prints notices of its own to the stream that carries our errors.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-# Importing TensorFlow, building a model and tracing it make millions of objects that
-# stay. Python looks for cycles among them after every 700, which is a tenth to a fifth
-# of the time of a start.
-gc.set_threshold(50_000, 5, 5)
-
-
-class _NoPicturesForKeras(importlib.abc.MetaPathFinder):
-    """Hides Matplotlib from Keras while it is imported, and from nobody else.
-
-    Keras 3.15, which comes with TensorFlow, imports it if it is there, for functions
-    that no program calls: a second of each start.
-    """
-
-    def find_spec(self, name, path=None, target=None):
-        if name == "matplotlib" and "keras" in sys.modules:
-            spec = sys.modules["keras"].__spec__
-            if getattr(spec, "_initializing", False):
-                raise ModuleNotFoundError(f"{name}: not for Keras", name=name)
-        return None
-
-
-sys.meta_path.insert(0, _NoPicturesForKeras())
+from keras_transformer import startup
 
 # What bad input raises. Anything else is a defect and keeps its traceback.
 INPUT_ERRORS = (ValueError, TypeError, OSError)
@@ -69,9 +44,7 @@ def run(
             _fail(
                 program, f"unexpected argument {arguments[1]!r}; flags begin with --."
             )
-        if not flags.FLAGS["verbosity"].present:
-            # Absl would print what TensorFlow says of its inner workings.
-            absl_logging.set_verbosity(absl_logging.WARNING)
+        _set_verbosity()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has SIGHUP
                 signal.signal(number, lambda number, frame: sys.exit(128 + number))
@@ -132,6 +105,17 @@ def _check_streams(program: str) -> None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stdout is None:
         _fail(program, "standard output is closed. Redirect it, perhaps to /dev/null.")
+
+
+def _set_verbosity() -> None:
+    """Let --verbosity decide what TensorFlow prints too; by default it is silent."""
+    verbosity = flags.FLAGS["verbosity"]
+    if not verbosity.present:
+        # Absl would print what TensorFlow says of its inner workings.
+        absl_logging.set_verbosity(absl_logging.WARNING)
+        return
+    level = min(max(-verbosity.value, 0), 3)
+    os.environ.setdefault(startup.LOG_LEVEL, str(level))
 
 
 def _fail(program: str, message: str) -> None:

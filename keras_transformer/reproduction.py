@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from keras_transformer import files, presets
+from keras_transformer import files, presets, startup
 from keras_transformer.config import check_choice
 
 # Names of the rows as the paper has them; each is base with one change.
@@ -130,6 +130,7 @@ def run_row(
         ValueError: If `row_dir` holds a row of other settings.
         FileNotFoundError: If `data_dir` is no prepared corpus.
     """
+    startup.import_tensorflow()  # a process of its own
     from keras_transformer import data, evaluation, evaluation_run, text_files
     from keras_transformer.training import run as training_run
 

@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import dataclasses
+import gc
 import importlib.util
 import os
 import pathlib
@@ -25,6 +26,8 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * 2,
 )
+
+gc.set_threshold(50_000, 5, 5)  # as `startup.import_tensorflow` sets it
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 

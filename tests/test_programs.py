@@ -9,8 +9,11 @@ import sys
 
 import pytest
 
+from keras_transformer import startup
+
 PROGRAM = '''"""Does what its flag says."""
 
+import os
 import sys
 import time
 
@@ -18,7 +21,7 @@ from absl import flags
 
 from keras_transformer import programs, text_files
 
-DEEDS = ["sum", "value", "file", "full", "bug", "wait", "note", "lines"]
+DEEDS = ["sum", "value", "file", "full", "bug", "wait", "note", "lines", "level"]
 _DO = flags.DEFINE_enum("do", "sum", DEEDS, "What to do.")
 
 
@@ -31,6 +34,8 @@ def main():
         raise OSError(28, "No space left on device")
     if _DO.value == "bug":
         raise KeyError("a defect")
+    if _DO.value == "level":
+        print(os.environ.get("TF_CPP_MIN_LOG_LEVEL"))
     if _DO.value == "wait":
         try:
             print("waiting", flush=True)
@@ -234,16 +239,83 @@ def test_interrupt_lets_the_program_clean_up(program):
     assert outcome(process) == (128 + 2, "cleaned up\n", "")
 
 
-def test_matplotlib_is_hidden_from_keras_alone():
-    """A second of each start; our own pictures find it afterwards."""
-    code = (
-        "import sys\n"
-        "from keras_transformer import programs\n"
-        "import tensorflow, keras\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        "import matplotlib.pyplot\n"
+IMPORT = (
+    "import sys\n"
+    "from keras_transformer import startup\n"
+    "startup.import_tensorflow()\n"
+    "assert 'matplotlib' not in sys.modules\n"
+    "import matplotlib.pyplot, tensorflow as tf\n"
+    "tf.ones(2) + 1\n"
+    "tf.get_logger().warning('5 out of the last 5 calls')\n"
+    "print('ours', file=sys.stderr)\n"
+)
+
+
+@pytest.mark.parametrize("level", [None, "0"])
+def test_tensorflow_is_imported_fast_and_says_nothing_unless_it_is_asked(level):
+    """Keras does not find Matplotlib, a second of each start; our own pictures do."""
+    environment = {**os.environ, startup.LOG_LEVEL: level}
+    if level is None:
+        del environment[startup.LOG_LEVEL]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT], env=environment, capture_output=True, text=True
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    if level is None:
+        assert done.stderr == "ours\n"
+    else:
+        assert "cpu_feature_guard" in done.stderr
+        assert "5 out of the last 5 calls" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("level", "kept"),
+    [("0", "NIWEF"), ("1", "WEF"), ("2", "EF"), ("3", "F"), ("x", "NIWEF")],
+)
+def test_lines_of_loading_are_kept_by_level_and_others_always(
+    level, kept, monkeypatch, capfd
+):
+    monkeypatch.setenv(startup.LOG_LEVEL, level)
+    notice = "WARNING: All log messages before absl::InitializeLog() is called are"
+    lines = {
+        "N": notice,
+        **{kind: f"{kind}0000 00:00:1 port.cc:1] a" for kind in "IWEF"},
+    }
+    with startup._log_level_kept():
+        os.write(2, "".join(f"{line}\n" for line in lines.values()).encode())
+        os.write(2, b"Ill: a warning of ours\n")
+    os.write(2, b"after\n")
+    wanted = [*(lines[kind] for kind in kept), "Ill: a warning of ours", "after"]
+    assert capfd.readouterr().err.splitlines() == wanted
+
+
+def test_the_line_that_says_why_loading_ended_the_process_is_printed():
+    code = (
+        "import os\n"
+        "from keras_transformer import startup\n"
+        "os.environ[startup.LOG_LEVEL] = '3'\n"
+        "with startup._log_level_kept():\n"
+        "    os.write(2, b'I0000 00:00:1 1 a.cc:1] loading\\nF0000 no AVX here\\n')\n"
+        "    os.abort()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr == "F0000 no AVX here\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        ([], None),
+        (["--verbosity=1"], "0"),
+        (["--verbosity=-1"], "1"),
+        (["--verbosity=-3"], "3"),
+    ],
+)
+def test_verbosity_decides_what_tensorflow_says(program, arguments, level):
+    code, out, _ = outcome(program("--do=level", *arguments))
+    assert (code, out.splitlines()[0]) == (0, str(level))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN is measured on x86")

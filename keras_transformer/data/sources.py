@@ -7,7 +7,9 @@ reads it decides what to do with invalid UTF-8 and can say where it was.
 from __future__ import annotations
 
 import abc
+import contextlib
 import difflib
+import io
 import itertools
 import os
 import pathlib
@@ -227,7 +229,20 @@ def _open_phrasebook(source_language, target_language, tfds_data_dir):
     builder = Phrasebook(data_dir=os.fspath(folder))
     if tfds_data_dir is None:
         weakref.finalize(builder, shutil.rmtree, folder, ignore_errors=True)
-    return TfdsSource(builder, source_language, target_language, "phrasebook")
+    with _tfds_silenced():  # it is made in a second, and nothing is downloaded
+        return TfdsSource(builder, source_language, target_language, "phrasebook")
+
+
+@contextlib.contextmanager
+def _tfds_silenced():
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        tfds.enable_progress_bar()
 
 
 def _tfds_builder(name, tfds_data_dir):
