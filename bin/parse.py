@@ -25,7 +25,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags
+from keras_transformer import model_flags, programs, search_flags, startup
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
@@ -62,6 +62,7 @@ flags.adopt_module_key_flags(search_flags)
 def main() -> dict:
     """Parse and return the JSON summary."""
     check_flags()
+    startup.import_tensorflow()
     from keras_transformer import parse_run, text_search
 
     sentences = parse_run.read_sentences(

@@ -36,11 +36,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs  # first: it quietens TensorFlow
-
-# isort: split
-
-from keras_transformer import data, tokenization, tree_preparation
+from keras_transformer import programs, startup
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -144,10 +140,7 @@ _TASK = flags.DEFINE_enum(
     "task", "translation", ["translation", "parsing"], "What is learned."
 )
 # What --vocab_size and --max_length are where they are not given.
-_DEFAULTS = {
-    "translation": (37_000, 256),
-    "parsing": (4_000, tree_preparation.MAX_LENGTH),
-}
+_DEFAULTS = {"translation": (37_000, 256), "parsing": (4_000, 1024)}
 # Flags that mean nothing for the other task.
 _FLAGS_OF_TASK = {
     "translation": (
@@ -174,6 +167,14 @@ def main() -> dict:
     if _DATA_DIR.value is None:
         raise ValueError("--data_dir is needed: the folder to make.")
     _check_flags_of_task()
+    if _TASK.value == "parsing":
+        programs.check_given(_TREES["train"], _TREES["valid"])
+    else:
+        _check_one_source()
+    _check_tokenizer_model()
+    startup.import_tensorflow()
+    from keras_transformer import data
+
     vocab_size, max_length = _DEFAULTS[_TASK.value]
     shared = {
         "max_length": _MAX_LENGTH.value or max_length,
@@ -206,9 +207,10 @@ def _check_flags_of_task() -> None:
                 )
 
 
-def _prepare_trees(make_tokenizer, shared) -> data.DataMetadata:
+def _prepare_trees(make_tokenizer, shared):
+    from keras_transformer import tree_preparation
+
     given = {split: flag.value for split, flag in _TREES.items() if flag.value}
-    programs.check_given(_TREES["train"], _TREES["valid"])
     read = tree_preparation.WeightedTrees.from_text
     source = tree_preparation.TreeFiles(
         {split: [read(text) for text in texts] for split, texts in given.items()},
@@ -234,35 +236,53 @@ def _prepare_trees(make_tokenizer, shared) -> data.DataMetadata:
     return prepared
 
 
-def _open_source() -> data.ParallelSource:
-    given = {name: flag.value for name, flag in _PATHS.items() if flag.value}
-    if _DATASET.value and given:
-        raise ValueError(
-            f"--dataset and --{next(iter(given))} exclude each other; give one source."
-        )
-    languages = _SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value
+def _given_paths() -> dict[str, str]:
+    return {name: flag.value for name, flag in _PATHS.items() if flag.value}
+
+
+def _check_one_source() -> None:
+    given = _given_paths()
     if _DATASET.value:
-        return data.open_dataset(_DATASET.value, *languages, _TFDS_DATA_DIR.value)
-    needed = ["train_source", "train_target", "valid_source", "valid_target"]
-    if "test_source" in given or "test_target" in given:
-        needed += ["test_source", "test_target"]
-    for name in needed:
-        if name not in given:
+        if given:
+            raise ValueError(
+                f"--dataset and --{next(iter(given))} exclude each other; give one "
+                "source."
+            )
+        return
+    has_test = "test_source" in given or "test_target" in given
+    for name in _PATHS:
+        if name not in given and (has_test or not name.startswith("test")):
             raise ValueError(
                 f"--{name} is needed beside the other text files; or give --dataset."
             )
+
+
+def _open_source():
+    from keras_transformer import data
+
+    languages = _SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value
+    if _DATASET.value:
+        return data.open_dataset(_DATASET.value, *languages, _TFDS_DATA_DIR.value)
+    given = _given_paths()
     paths = {
-        name.removesuffix("_source"): (given[name], given[name[:-6] + "target"])
-        for name in needed[::2]
+        split: (given[f"{split}_source"], given[f"{split}_target"])
+        for split in ("train", "valid", "test")
+        if f"{split}_source" in given
     }
     return data.TextFiles(paths, *languages)
 
 
+def _check_tokenizer_model() -> None:
+    path = _TOKENIZER_MODEL.value
+    if path is not None and not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"No file {path}. Check --tokenizer_model.")
+
+
 def _tokenizer_maker(vocab_size: int):
+    from keras_transformer import tokenization
+
     path = _TOKENIZER_MODEL.value
     if path is not None:
-        if not pathlib.Path(path).is_file():
-            raise FileNotFoundError(f"No file {path}. Check --tokenizer_model.")
         return lambda texts: tokenization.from_sentencepiece_file(path)
     if _TOKENIZER.value == "wordpiece":
         return functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)

@@ -24,7 +24,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, text_files
+from keras_transformer import model_flags, programs, search_flags, startup, text_files
 from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
@@ -38,7 +38,9 @@ _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
-_NBEST = flags.DEFINE_integer("nbest", None, "Translations of each line, best first.")
+_NBEST = flags.DEFINE_integer(
+    "nbest", None, "Translations of each line, best first.", lower_bound=1
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     TRANSLATED_AT_ONCE,
@@ -55,12 +57,27 @@ flags.adopt_module_key_flags(search_flags)
 
 def main() -> dict:
     """Translate and return the JSON summary."""
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
-        raise ValueError("Give one of --model_dir and --saved_model.")
+    check_flags()
     lines = text_files.read_lines(_INPUT.value)
+    startup.import_tensorflow()
     with text_files.line_writer(_OUTPUT.value) as write:
         num_cut = _translate(lines, write)
     return {"lines": len(lines), "truncated": num_cut}
+
+
+def check_flags() -> None:
+    """Raise unless the flags name one model and what can be asked of it."""
+    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    if _SAVED_MODEL.value is None:
+        search_flags.check_num_best(_NBEST, model_flags.read_config())
+        return
+    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT):
+        if flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
 
 
 def _translate(lines, write):
@@ -106,12 +123,6 @@ def _load():
         limit = translator.decoding.max_input_length
         # By itself the method of a tf.function does not keep its object alive.
         return lambda text: translator.translate_batch(text), limit
-    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT):
-        if flag.value is not None:
-            raise ValueError(
-                f"--{flag.name} is fixed when a model is exported; drop it, or use "
-                "--model_dir."
-            )
     from keras_transformer import exported
 
     translate_batch = exported.load(_SAVED_MODEL.value)

@@ -21,7 +21,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags
+from keras_transformer import model_flags, programs, search_flags, startup
+from keras_transformer.config import check_choice
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _EXPORT_DIR = flags.DEFINE_string(
@@ -32,15 +33,20 @@ _MAX_INPUT_LENGTH = flags.DEFINE_integer(
     None,
     "Tokens of a source, its end counted, above which it is cut: bounds the time and "
     "memory of an answer; default: the model's.",
+    lower_bound=1,
 )
 _NBEST = flags.DEFINE_integer(
-    "nbest", None, "Hypotheses of the signature nbest; default: the beam size."
+    "nbest",
+    None,
+    "Hypotheses of the signature nbest; default: the beam size.",
+    lower_bound=1,
 )
+_SIGNATURE_NAMES = ("serving_default", "nbest", "prefix", "sample", "align", "score")
 _SIGNATURES = flags.DEFINE_list(
     "signatures",
     None,
-    "Which to export, of serving_default, nbest, prefix, sample, align and score; "
-    "default: all. Each adds to the time of export and loading.",
+    f"Which to export, of {', '.join(_SIGNATURE_NAMES)}; default: all. Each adds to "
+    "the time of export and loading.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
@@ -81,13 +87,13 @@ flags.adopt_module_key_flags(search_flags)
 def main() -> dict:
     """Export and return the JSON summary."""
     programs.check_given(MODEL_DIR, _EXPORT_DIR)
+    check_flags()
+    startup.import_tensorflow()
     from keras_transformer import exported
     from keras_transformer.model_dir import ModelDir
 
     place = ModelDir(MODEL_DIR.value)
     is_parser = place.read_config().task == "parsing"
-    if is_parser:
-        check_flags_of_parser()
     checkpoint = place.choose(CHECKPOINT.value)
     load = place.load_parser if is_parser else place.load_translator
     searcher = load(
@@ -115,14 +121,29 @@ def main() -> dict:
     return {"saved_model": str(version), "bytes": size, **description}
 
 
-def check_flags_of_parser() -> None:
-    """Raise if a flag is given that says nothing of a parser."""
+def check_flags() -> None:
+    """Raise if flags do not fit each other or the model.
+
+    Raises:
+        ValueError: If so; the message names the flag.
+    """
+    config = model_flags.read_config()
     for flag in (_NBEST, _SIGNATURES):
-        if flag.value is not None:
+        if config.get("task") == "parsing" and flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is for translation models; {MODEL_DIR.value} is a "
                 "parser, whose export has the one signature parse."
             )
+    search_flags.check_num_best(_NBEST, config)
+    for name in _SIGNATURES.value or ():
+        check_choice("signature", name, _SIGNATURE_NAMES)
+    wants_warmup()
+    if _CHECK_INPUT.value is not None and "serving_default" not in (
+        _SIGNATURES.value or ["serving_default"]
+    ):
+        raise ValueError(
+            "--check_input needs serving_default among --signatures: it translates."
+        )
 
 
 def wants_warmup() -> bool:
@@ -143,12 +164,6 @@ def texts_to_check(searcher) -> list[str]:
     """Return the texts that export and model must answer alike."""
     from keras_transformer import exported, text_files
 
-    if _CHECK_INPUT.value is not None and "serving_default" not in (
-        _SIGNATURES.value or ["serving_default"]
-    ):
-        raise ValueError(
-            "--check_input needs serving_default among --signatures: it translates."
-        )
     if _CHECK_INPUT.value is None:
         return exported.trial_texts(searcher, _CHECK_LINES.value)
     return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]

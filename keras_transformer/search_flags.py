@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
 
 BEAM_SIZE = flags.DEFINE_integer(
-    "beam_size", None, "Hypotheses kept alive; 1 is greedy; default: the model's."
+    "beam_size",
+    None,
+    "Hypotheses kept alive; 1 is greedy; default: the model's.",
+    lower_bound=1,
 )
 LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
-    "length_penalty_alpha", None, "alpha of the length penalty; default: the model's."
+    "length_penalty_alpha",
+    None,
+    "alpha of the length penalty; default: the model's.",
+    lower_bound=0.0,
 )
 
 
@@ -21,3 +28,24 @@ def given() -> dict[str, Any]:
     """
     holders = (BEAM_SIZE, LENGTH_PENALTY_ALPHA)
     return {flag.name: flag.value for flag in holders if flag.value is not None}
+
+
+def check_num_best(num_best: flags.FlagHolder, config: Mapping[str, Any]) -> None:
+    """Raise if more hypotheses are asked for than are kept alive.
+
+    Args:
+        num_best: The flag that asks for them.
+        config: The model's `config.json`, where it is known.
+
+    Raises:
+        ValueError: If so; the message names the flags.
+    """
+    beam_size, owner = BEAM_SIZE.value, ""
+    if beam_size is None:
+        beam_size = config.get("decoding", {}).get("beam_size")
+        owner = ", the model's own"
+    if None not in (num_best.value, beam_size) and num_best.value > beam_size:
+        raise ValueError(
+            f"--{num_best.name}={num_best.value} must be at most --beam_size="
+            f"{beam_size}{owner}. Give a larger --beam_size."
+        )

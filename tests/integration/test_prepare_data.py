@@ -42,6 +42,9 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def prepare_data(repository, tmp_path):
+    environment = {**os.environ}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # as users have it
+
     def run(**flags):
         arguments = [f"--{name}={value}" for name, value in flags.items()]
         return subprocess.run(
@@ -50,6 +53,7 @@ def prepare_data(repository, tmp_path):
             text=True,
             timeout=300,
             cwd=tmp_path,
+            env=environment,
         )
 
     return run
@@ -88,7 +92,8 @@ def test_phrasebook_needs_no_files_and_goes_both_ways(prepare_data, tmp_path):
     done = prepare_data(
         dataset="phrasebook", data_dir="data", **languages, **vocabulary
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("de to en, vocabulary of")  # no line of TFDS
     metadata = data.read_metadata(tmp_path / "data")
     assert metadata.tokenizer_kind == "wordpiece"
     assert (metadata.source_language, metadata.target_language) == ("de", "en")
@@ -181,7 +186,7 @@ REFUSED |= {
 MANY_RUNS = """
 import json, os, runpy, sys, tempfile, traceback
 import tensorflow, tensorflow_datasets
-from keras_transformer import data, tokenization
+from keras_transformer import data, tokenization, tree_preparation
 
 data.TextFiles, tokenization.load, tensorflow.config.list_physical_devices()
 
