@@ -27,7 +27,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, text_files
+from keras_transformer import model_flags, programs, search_flags, startup, text_files
 from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
@@ -104,6 +104,8 @@ def main() -> dict:
     check_flags()
     task = choose_task()
     check_flags_of_task(task)
+    if MODEL_DIR.value or task == "parsing":
+        startup.import_tensorflow()
     score = score_parses if task == "parsing" else score_translations
     return follow(score) if _FOLLOW.value else score()
 
@@ -148,9 +150,7 @@ def choose_task() -> str:
     """
     if not MODEL_DIR.value or _HYPOTHESIS.value:
         return _TASK.value or "translation"
-    from keras_transformer.model_dir import ModelDir
-
-    task = ModelDir(MODEL_DIR.value).read_config().task
+    task = model_flags.read_config().get("task", _TASK.value or "translation")
     if _TASK.value not in (None, task):
         raise ValueError(
             f"--task={_TASK.value}, but {MODEL_DIR.value} learned {task}. Drop --task, "
@@ -160,11 +160,13 @@ def choose_task() -> str:
 
 
 def check_flags_of_task(task: str) -> None:
-    """Raise if a flag is given that is for another task."""
+    """Raise if a flag is given that is for another task, or for a model only."""
     for other, holders in _FLAGS_OF.items():
         for flag in holders if other != task else ():
             if flags.FLAGS[flag.name].present:
                 raise ValueError(f"--{flag.name} is for --task={other}, not {task}.")
+    if _UNCONSTRAINED.value and _HYPOTHESIS.value:
+        raise ValueError("--unconstrained and --hypothesis exclude each other.")
 
 
 def score_translations() -> dict:
@@ -172,21 +174,40 @@ def score_translations() -> dict:
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
-        language, perplexity = "de", None
+        weights, language, perplexity = {}, "de", None
     else:
         from keras_transformer import evaluation_run
 
         sources, references = read_pairs()
+        weights = choose_weights()
         result = evaluation_run.translate_and_measure(
             MODEL_DIR.value,
             sources,
             references,
-            checkpoint=CHECKPOINT.value,
+            checkpoint=weights["checkpoint"],
             batch_size=_BATCH_SIZE.value or TRANSLATED_AT_ONCE,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result
-    return report(hypotheses, references, language, perplexity)
+    return report(hypotheses, references, language, perplexity, weights)
+
+
+def choose_weights() -> dict:
+    """Print which weights are scored, and return what the report says about them."""
+    from keras_transformer.model_dir import ModelDir
+
+    place = ModelDir(MODEL_DIR.value)
+    place.read_config()  # says more of a folder that is no model
+    checkpoint = place.choose(CHECKPOINT.value)
+    weights = {"checkpoint": str(checkpoint.path), "checkpoint_step": checkpoint.step}
+    kind = f"step {checkpoint.step:,}"
+    if steps := checkpoint.state.get("averaged_steps"):
+        weights["averaged_steps"] = steps
+        kind = f"the average of steps {', '.join(f'{step:,}' for step in steps)}"
+    elif checkpoint.path.parent.name == "best":
+        kind += ", the best in validation"
+    print(f"weights: {checkpoint.path} ({kind})", flush=True)
+    return weights
 
 
 def score_parses() -> dict:
@@ -194,21 +215,20 @@ def score_parses() -> dict:
     from keras_transformer import parsing_evaluation as evaluation
     from keras_transformer.parsing import evalb, write_trees
 
-    if _UNCONSTRAINED.value and _HYPOTHESIS.value:
-        raise ValueError("--unconstrained and --hypothesis exclude each other.")
     parameters = evaluation.parameters_of(_EVALB_PARAMETERS.value)
-    summary = {}
+    weights, summary = {}, {}
     if _HYPOTHESIS.value:
         gold, test = evaluation.read_pairs(_HYPOTHESIS.value, _REFERENCE.value)
         scores = evaluation.score(gold, test, parameters)
     else:
         gold = evaluation.read_gold(_DATA_DIR.value, _SPLIT.value)
-        answers = parse_gold(gold, constrained=True)
+        weights = choose_weights()
+        answers = parse_gold(gold, weights["checkpoint"], constrained=True)
         test = answers.trees
         scores = evaluation.score_answers(gold, answers, parameters)
         summary["truncated"] = answers.num_truncated
     if _UNCONSTRAINED.value:
-        others = parse_gold(gold, constrained=False)
+        others = parse_gold(gold, weights["checkpoint"], constrained=False)
         other_scores = evaluation.score_answers(gold, others, parameters)
         summary["unconstrained"] = {
             "repaired": others.num_repaired,
@@ -220,18 +240,18 @@ def score_parses() -> dict:
         text_files.write_lines(_EVALB_TABLE.value, table.splitlines())
     if _OUTPUT.value:
         write_trees(_OUTPUT.value, test)
-    summary = {**scores.to_dict(), **summary}
+    summary = {**weights, **scores.to_dict(), **summary}
     write_report(summary)
     return summary
 
 
-def parse_gold(gold, constrained: bool):
+def parse_gold(gold, checkpoint: str, constrained: bool):
     """Return what the model makes of the sentences of gold trees."""
     from keras_transformer import parsing_evaluation
     from keras_transformer.model_dir import ModelDir
 
     parser = ModelDir(MODEL_DIR.value).load_parser(
-        CHECKPOINT.value,
+        checkpoint,
         constrained=constrained,
         **search_flags.given(),
     )
@@ -291,7 +311,7 @@ def read_pairs() -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def report(hypotheses, references, language, perplexity) -> dict:
+def report(hypotheses, references, language, perplexity, weights) -> dict:
     """Score, print, write what was asked for, and return the JSON summary."""
     from keras_transformer import evaluation
 
@@ -305,8 +325,9 @@ def report(hypotheses, references, language, perplexity) -> dict:
     print(evaluation.format_scores(scores))
     if _OUTPUT.value:
         text_files.write_lines(_OUTPUT.value, hypotheses)
-    write_report(scores.to_dict())
-    return scores.to_dict()
+    summary = {**weights, **scores.to_dict()}
+    write_report(summary)
+    return summary
 
 
 def write_report(summary: dict) -> None:
