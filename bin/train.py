@@ -20,7 +20,14 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import device_flags, preset_flags, presets, programs
+from keras_transformer import (
+    device_flags,
+    preset_flags,
+    presets,
+    programs,
+    startup,
+    wording,
+)
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
@@ -101,6 +108,7 @@ def main() -> dict:
     programs.check_given(_DATA_DIR, _MODEL_DIR)
     preset = chosen_preset()
     # TensorFlow takes seconds to import: wrong flags are answered before.
+    startup.import_tensorflow()
     from keras_transformer import data
     from keras_transformer.training import run as training_run
     from keras_transformer.training.stops import StoppedBySignalError
@@ -141,12 +149,14 @@ def main() -> dict:
     if "model_keras" not in summary:  # worker 0 says the rest
         return summary
     print(
-        f"trained {summary['steps']:,} steps; {summary['model_dir']}/model.keras has "
-        f"the weights of {summary['model_keras']}"
+        f"trained {wording.count(summary['steps'], 'step')}; "
+        f"{summary['model_dir']}/model.keras has the weights of "
+        f"{summary['model_keras']}"
     )
     print(
-        f"cost: {summary['flops']:.2g} FLOPs in {summary['seconds']:,.0f} s, counted "
-        "from the model (compare with Table 2: bin/training_cost.py)"
+        f"cost of the whole run: {summary['flops']:.2g} FLOPs, counted from the model "
+        f"(compare with Table 2: bin/training_cost.py), in "
+        f"{wording.duration(summary['seconds'])}"
     )
     return summary
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import collections
 import math
 import pathlib
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from keras_transformer import wording
 from keras_transformer.training.checkpoints import CheckpointFolder
+from keras_transformer.training.heartbeat import EVERY_SECONDS
 
 
 class StepCallback(keras.callbacks.Callback):
@@ -41,8 +44,9 @@ class Progress(StepCallback):
     """Prints a line every few steps and writes it for TensorBoard.
 
     The line has the means since the last one: loss, perplexity per subword, token
-    accuracy, the learning rate, real tokens (source + target) a second, and the number
-    of batch shapes so far, which is the number of compilations under XLA.
+    accuracy, the learning rate, real tokens (source + target) a second, the number of
+    batch shapes so far, which is the number of compilations under XLA, and the time
+    left. Where steps are slow, lines with the means so far come between.
 
     Args:
         num_tokens: Maps a step, from 0, to the real tokens of its batch.
@@ -50,8 +54,12 @@ class Progress(StepCallback):
             batch.
         total_steps: Where the run ends.
         every_steps: Steps between two lines.
+        pause_every_steps: Steps between two of the evaluations that `pause` times.
+        flops: Maps the shape of a batch to the cost of a step.
+        state: What `state` returned where the run was stopped.
         log_dir: Where TensorBoard looks; None: nowhere.
         write: Takes a line.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -60,8 +68,12 @@ class Progress(StepCallback):
         shape: Callable[[int], tuple[int, int, int]],
         total_steps: int,
         every_steps: int = 100,
+        pause_every_steps: int | None = None,
+        flops: Callable[[int, int, int], float] = lambda *shape: 0.0,
+        state: Mapping[str, Any] | None = None,
         log_dir: str | None = None,
         write: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.perf_counter,
         first_step: int = 0,
     ):
         super().__init__(first_step)
@@ -69,13 +81,23 @@ class Progress(StepCallback):
         self._shape = shape
         self.total_steps = total_steps
         self._every_steps = every_steps
+        self._pause_every_steps = pause_every_steps
+        self._flops = flops
         self._write = write
+        self._clock = clock
+        self._began = self._step_began = self._last_line = clock()
+        self._before = {
+            name: (state or {}).get(name, 0.0) for name in ("seconds", "flops")
+        }
         self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
         # How many batches of each shape were trained on.
         self.shape_counts: collections.Counter[tuple[int, int, int]] = (
             collections.Counter()
         )
         self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
+        # Seconds of the last steps, without those that trace or compile a new shape.
+        self._step_seconds: collections.deque[float] = collections.deque(maxlen=100)
+        self._pause_seconds = 0.0
         self._restart()
 
     @property
@@ -84,45 +106,86 @@ class Progress(StepCallback):
         return len(self.shape_counts)
 
     def on_train_begin(self, logs=None):
+        self._step_began = self._last_line = self._clock()
         self._restart()
 
     def on_step(self, step, logs):
-        self.shape_counts[self._shape(step - 1)] += 1
+        now = self._clock()
+        seconds, self._step_began = now - self._step_began, now
+        shape = self._shape(step - 1)
+        if shape in self.shape_counts:
+            self._step_seconds.append(seconds)
+        self.shape_counts[shape] += 1
         self._tokens += self._num_tokens(step - 1)
         self._has_loss |= not logs.get("skipped")
-        if step % self._every_steps and step != self.total_steps:
-            return
-        if not self._has_loss:
-            self._write(
-                f"step {step:,}/{self.total_steps:,}  every step since the last line "
-                "was skipped"
-            )
-            self._restart()
-            return
-        speed = self._tokens / (time.perf_counter() - self._since)
-        self.tokens_per_second.append(speed)
-        rate = float(self.model.optimizer.learning_rate)
-        self._write(
-            f"step {step:,}/{self.total_steps:,}  loss {logs['loss']:.4f}  "
-            f"perplexity {logs['perplexity']:.2f}  "
-            f"accuracy {100 * logs['token_accuracy']:.1f} %  "
-            f"learning rate {rate:.3g}  {speed:,.0f} tokens/s  "
-            f"{self.num_shapes} shapes"
+        is_regular = step % self._every_steps == 0 or step == self.total_steps
+        # A line between leaves the metrics as they are, which all processes share.
+        if is_regular or now + seconds - self._last_line > EVERY_SECONDS:
+            self._last_line = now
+            left = wording.duration(self.seconds_left(step, seconds))
+            means = self._means(logs, now)
+            self._write(f"step {step:,}/{self.total_steps:,}  {means}  {left} left")
+        if is_regular:
+            self._end_of_means(step, logs, now)
+
+    def seconds_left(self, step: int, last_seconds: float) -> float:
+        """Estimate how long the rest of the run takes, evaluations included.
+
+        Args:
+            step: The step that has ended.
+            last_seconds: How long it took: counts where each step so far had a shape
+                of its own.
+        """
+        known = self._step_seconds or [last_seconds]
+        evaluations, every = 0, self._pause_every_steps
+        if every:  # that of this step comes after its line
+            evaluations = self.total_steps // every - (step - 1) // every
+            evaluations += self.total_steps % every > 0
+        return (
+            statistics.fmean(known) * (self.total_steps - step)
+            + self._pause_seconds * evaluations
         )
-        self._to_board(
-            step, {**logs, "learning_rate": rate, "tokens_per_second": speed}
-        )
-        self.model.reset_metrics()
-        self._restart()
 
     def pause(self) -> Pause:
         """Return a context whose time does not count as training."""
         return Pause(self)
 
+    def state(self) -> dict[str, Any]:
+        """Return what the run has cost up to now, over all its parts."""
+        flops = sum(
+            count * self._flops(*shape) for shape, count in self.shape_counts.items()
+        )
+        return {
+            "seconds": self._before["seconds"] + self._clock() - self._began,
+            "flops": self._before["flops"] + flops,
+        }
+
+    def _means(self, logs, now):
+        if not self._has_loss:
+            return "every step since the last line was skipped"
+        return (
+            f"loss {logs['loss']:.4f}  perplexity {logs['perplexity']:.2f}  "
+            f"accuracy {100 * logs['token_accuracy']:.1f} %  "
+            f"learning rate {float(self.model.optimizer.learning_rate):.3g}  "
+            f"{self._tokens / (now - self._since):,.0f} tokens/s  "
+            f"{wording.count(self.num_shapes, 'shape')}"
+        )
+
+    def _end_of_means(self, step, logs, now):
+        if self._has_loss:
+            speed = self._tokens / (now - self._since)
+            self.tokens_per_second.append(speed)
+            rate = float(self.model.optimizer.learning_rate)
+            self._to_board(
+                step, {**logs, "learning_rate": rate, "tokens_per_second": speed}
+            )
+            self.model.reset_metrics()
+        self._restart()
+
     def _restart(self):
         self._tokens = 0
         self._has_loss = False
-        self._since = time.perf_counter()
+        self._since = self._clock()
 
     def _to_board(self, step, values):
         if self._board is None:
@@ -140,10 +203,13 @@ class Pause:
         self._progress = progress
 
     def __enter__(self) -> None:
-        self._start = time.perf_counter()
+        self._start = self._progress._clock()
 
     def __exit__(self, *error) -> None:
-        self._progress._since += time.perf_counter() - self._start
+        seconds = self._progress._clock() - self._start
+        self._progress._since += seconds
+        self._progress._step_began += seconds
+        self._progress._pause_seconds = seconds
 
 
 class SaveCheckpoints(StepCallback):

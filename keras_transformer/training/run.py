@@ -7,14 +7,13 @@ import dataclasses
 import math
 import signal
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import sacrebleu
 
-from keras_transformer import data, text_files, tokenization
+from keras_transformer import data, text_files, tokenization, wording
 from keras_transformer.config import (
     ModelConfig,
     check_at_least,
@@ -34,8 +33,9 @@ from keras_transformer.training import (
     workers,
 )
 from keras_transformer.training.guided_alignment import GuidedAlignment
+from keras_transformer.training.heartbeat import Heartbeat
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
-from keras_transformer.training.schedule import paper_optimizer
+from keras_transformer.training.schedule import paper_optimizer, warm_up_warning
 from keras_transformer.training.strategies import Process, make_strategy, this_process
 from keras_transformer.training_cost import training_flops
 from keras_transformer.translator import Translator
@@ -221,16 +221,15 @@ def train(
     # First of all that touches TensorFlow's devices: it may have to make some.
     strategy = make_strategy(options.distribution, options.num_replicas)
     process = this_process(strategy)
-    if not process.is_chief:
-        write = _say_nothing
+    write = Heartbeat(write if process.is_chief else _say_nothing)
     with alone(place, process, write):
         run, first_step, state = set_up(
             place, process, data_dir, config, options, write
         )
         acting = make_callbacks(run, first_step, state)
-        began = time.perf_counter()
         with (
             workers.watching(place, process),
+            write.during("training"),
             run.stop.listening(),
             contextlib.suppress(KeyboardInterrupt),
         ):
@@ -243,7 +242,7 @@ def train(
                 fit(run, acting)
         if run.stop.number is not None:
             leave(run, acting)
-        return finish(run, acting, time.perf_counter() - began)
+        return finish(run, acting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +258,7 @@ class Run:
     plan: Plan
     config: RunConfig
     options: RunOptions
-    write: Callable[[str], None]
+    write: Heartbeat
     stop: stops.Stop = dataclasses.field(default_factory=stops.Stop)
 
 
@@ -291,7 +290,7 @@ def set_up(
     data_dir: str,
     config: RunConfig,
     options: RunOptions,
-    write: Callable[[str], None],
+    write: Heartbeat,
 ) -> tuple[Run, int, dict[str, Any]]:
     """Check that model, corpus and folder fit each other, and load what was saved.
 
@@ -314,7 +313,11 @@ def set_up(
     if guide:
         guide.check([corpus[row] for row in range(min(len(corpus), _CHECKED_PAIRS))])
     write(describe(model, plan, process))
-    with workers.watching(place, process):
+    if warning := warm_up_warning(config.training):
+        write(warning)
+    compiling = "tracing and compiling" if model.jit_gradients else "tracing"
+    write(f"{compiling} the training step, once for each shape of batches")
+    with workers.watching(place, process), write.during("trying the largest batches"):
         if options.has_preflight:
             preflight.check_memory(model, process, plan.shapes, write)
         first_step, state = start(place, model, config, options)
@@ -391,6 +394,7 @@ def go_back(
         raise error
     state["learning_rate_factor"] = guards.LOWERED
     state["skipped_steps"] = acting["skipped"].total
+    state.update(acting["progress"].state())
     run.write(f"{error} Going back to step {step:,} with half the learning rate.")
     return step, state
 
@@ -585,14 +589,20 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
     pieces = model.accumulate_steps
     padding_rate = plan.padding_rate_of(process.num_replicas * pieces)
     return (
-        f"{model.count_params():,} parameters, {process.num_replicas} replica(s)"
+        f"{model.count_params():,} parameters, "
+        + wording.count(process.num_replicas, "replica")
         + (f" in {process.count} workers" if process.count > 1 else "")
         + (f", {pieces} pieces a batch" if pieces > 1 else "")
-        + f", {compiled}; {plan.num_pairs:,} pairs in "
-        f"{plan.batches_per_epoch:,} batches of {len(plan.shapes)} shapes, "
+        + f", {compiled}; {wording.count(plan.num_pairs, 'pair')} in "
+        f"{plan.batches_per_epoch:,} batches of "
+        f"{wording.count(len(plan.shapes), 'shape')}, "
         f"{100 * padding_rate:.1f} % padding"
         + (f", {plan.pairs_per_row:.1f} pairs a row" if model.is_packed else "")
-        + (f"; {plan.num_left_out:,} pairs too long" if plan.num_left_out else "")
+        + (
+            f"; {wording.count(plan.num_left_out, 'pair')} too long"
+            if plan.num_left_out
+            else ""
+        )
     )
 
 
@@ -672,6 +682,9 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         lambda step: batch_shape(run.plan, step),
         total,
         options.log_every_steps,
+        options.evaluate_every_steps,
+        lambda rows, *lengths: rows * training_flops(run.model.config, *lengths),
+        state,
         log_dir=str(place.log_path / "train") if is_chief else None,
         write=run.write,
         first_step=first_step,
@@ -709,7 +722,12 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         folder,
         options.checkpoint_every_steps,
         minutes,
-        lambda: {**evaluate.state(), **skipped.state(), "best_measure": measure},
+        lambda: {
+            **evaluate.state(),
+            **skipped.state(),
+            **progress.state(),
+            "best_measure": measure,
+        },
         lambda: not skipped.is_skipping,
         first_step=first_step,
     )
@@ -793,7 +811,11 @@ def make_evaluation(
         return sacrebleu.corpus_bleu(translator(sources), [references]).score
 
     def evaluate():
-        with progress.pause(), workers.interruptible(process, run.stop):
+        with (
+            progress.pause(),
+            run.write.during("evaluating"),
+            workers.interruptible(process, run.stop),
+        ):
             metrics = model.evaluate(dataset, steps=steps, return_dict=True, verbose=0)
             model.reset_metrics()
             if sources:
@@ -824,7 +846,7 @@ def batch_shape(plan: Plan, step: int) -> tuple[int, int, int]:
     return len(batch.rows), batch.source_length, batch.target_length
 
 
-def finish(run: Run, acting: Callbacks, seconds: float) -> dict[str, Any]:
+def finish(run: Run, acting: Callbacks) -> dict[str, Any]:
     """Write `model.keras` with the best weights so far and sum the run up."""
     place, model, progress = run.place, run.model, acting["progress"]
     if not run.process.is_chief:
@@ -833,17 +855,13 @@ def finish(run: Run, acting: Callbacks, seconds: float) -> dict[str, Any]:
     checkpoints.restore(chosen, model=model)
     place.save_model(model)
     speeds = progress.tokens_per_second
-    flops = sum(
-        count * rows * training_flops(model.config, *lengths)
-        for (rows, *lengths), count in progress.shape_counts.items()
-    )
+    cost = progress.state()
     return {
         "model_dir": str(place.path),
         "steps": place.checkpoints().latest().step,
-        "seconds": round(seconds, 1),
+        "seconds": round(cost["seconds"], 1),
         "tokens_per_second": round(statistics.median(speeds), 1) if speeds else None,
-        # Of this process: a resumed run counts from where it resumed.
-        "flops": flops,
+        "flops": cost["flops"],
         "num_shapes": progress.num_shapes,
         "skipped_steps": acting["skipped"].total,
         "best_metric": acting["evaluate"].best,

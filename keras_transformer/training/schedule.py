@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer import wording
 from keras_transformer.config import TrainingConfig, check_at_least
 from keras_transformer.training.optimizer import Adam
 
@@ -50,6 +51,21 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "scale": self.scale,
         }
+
+
+def warm_up_warning(config: TrainingConfig) -> str | None:
+    """Return a line for people if training ends before the rate reaches its peak."""
+    if config.train_steps > config.warmup_steps:
+        return None
+    steps = max(config.train_steps // 4, 1)
+    # The same peak, which is proportional to scale / sqrt(warmup_steps).
+    scale = config.learning_rate_scale * (steps / config.warmup_steps) ** 0.5
+    return (
+        f"warning: training ends after {wording.count(config.train_steps, 'step')}, "
+        f"within the {config.warmup_steps:,} in which the learning rate rises. Give a "
+        f"shorter rise to the same peak, --warmup_steps={steps} "
+        f"--learning_rate_scale={scale:.2g}, or more --train_steps."
+    )
 
 
 def paper_optimizer(d_model: int, config: TrainingConfig) -> Adam:

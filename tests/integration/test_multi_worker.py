@@ -71,8 +71,8 @@ def test_two_workers_equal_one_process_with_two_replicas(
     }
     lines = ended(runs["two"])
     ended(runs["one"])
-    [described] = [line for line in lines if "replica(s)" in line]
-    assert "2 replica(s) in 2 workers" in described
+    [described] = [line for line in lines if "parameters, " in line]
+    assert "2 replicas in 2 workers" in described
     assert not [line for line in lines if line.startswith("[1] step")]
     for ours, theirs in zip(
         weights(tmp_path / "two"), weights(tmp_path / "one"), strict=True
@@ -108,7 +108,7 @@ def test_a_lost_worker_ends_the_other_and_any_number_goes_on(
         start(repository, corpus, tmp_path, f"--train_steps={step + 3}", workers=1)
     )
     assert any(line.startswith(f"[0] step {step + 1:,}/") for line in lines)
-    assert any("1 replica(s)" in line for line in lines)
+    assert any("1 replica," in line for line in lines)
     ended(start(repository, corpus, tmp_path, f"--train_steps={step + 5}"))
     assert ModelDir(tmp_path).checkpoints().latest().step == step + 5
 

@@ -12,14 +12,31 @@ def lines():
     return []
 
 
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def progress(lines):
+def clock():
+    return Clock()
+
+
+def make_progress(lines, clock, **given):
     made = callbacks.Progress(
-        num_tokens=lambda step: 8,
-        shape=lambda step: (2, 4, 5),
-        total_steps=9,
-        every_steps=2,
-        write=lines.append,
+        **{
+            "num_tokens": lambda step: 8,
+            "shape": lambda step: (2, 4, 5),
+            "total_steps": 9,
+            "every_steps": 2,
+            "write": lines.append,
+            "clock": clock,
+            **given,
+        }
     )
     optimizer = types.SimpleNamespace(learning_rate=0.1)
     made.set_model(
@@ -27,6 +44,20 @@ def progress(lines):
     )
     made.on_train_begin()
     return made
+
+
+@pytest.fixture
+def progress(lines, clock):
+    clock.now += 1
+    return make_progress(lines, clock)
+
+
+def take_steps(progress, clock, seconds):
+    """Take steps of so many seconds."""
+    first = progress.step - progress.first_step
+    for batch, duration in enumerate(seconds, start=first):
+        clock.now += duration
+        progress.on_train_batch_end(batch, _logs(skipped=False))
 
 
 def _logs(skipped, loss=1.5):
@@ -38,15 +69,91 @@ def _logs(skipped, loss=1.5):
     }
 
 
-def test_a_line_comes_every_few_steps_and_at_the_end(progress, lines):
-    for batch in range(9):
-        progress.on_train_batch_end(batch, _logs(skipped=False))
+def test_a_line_comes_every_few_steps_and_at_the_end(progress, clock, lines):
+    take_steps(progress, clock, [2] * 9)
     assert [line.split()[1] for line in lines] == ["2/9", "4/9", "6/9", "8/9", "9/9"]
     assert "loss 1.5000  perplexity 4.00  accuracy 25.0 %" in lines[0]
+    assert "4 tokens/s  1 shape  14 s left" in lines[0]
+    assert lines[-1].endswith("  0 s left")
 
 
-def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, lines):
+def test_slow_steps_have_a_line_at_least_every_30_seconds(lines, clock):
+    """Each of those that take 20 seconds, every third of those that take 8."""
+    progress = make_progress(lines, clock, total_steps=90, every_steps=50)
+    take_steps(progress, clock, [20] * 4 + [8] * 9)
+    assert [line.split()[1][:-3] for line in lines] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "7",
+        "10",
+        "13",
+    ]
+    assert all(line.endswith(" left") and "loss 1.5" in line for line in lines)
+
+
+def test_lines_between_leave_means_and_rhythm_as_they_are(lines, clock):
+    """The line of step 50 has the speed of 50 steps, not of the last few."""
+    resets = []
+    progress = make_progress(lines, clock, total_steps=90, every_steps=50)
+    progress.model.reset_metrics = lambda: resets.append(progress.step)
+    take_steps(progress, clock, [40] * 25 + [1] * 25)
+    assert "step 50/90" in lines[-1]
+    assert f"  {8 * 50 / (25 * 40 + 25):,.0f} tokens/s" in lines[-1]
+    assert resets == [50] and len(progress.tokens_per_second) == 1
+
+
+def test_time_left_leaves_out_first_steps_of_a_shape_and_evaluations(lines, clock):
+    """Steps of 2 seconds; each new shape takes 60 more, and an evaluation 500."""
+    shapes = [(2, 4, 5), (3, 3, 3)]
+    progress = make_progress(
+        lines,
+        clock,
+        shape=lambda step: shapes[step % 2],
+        total_steps=100,
+        every_steps=10,
+        pause_every_steps=40,
+    )
+    take_steps(progress, clock, [62, 62, *[2] * 18])
+    assert lines[-1].endswith("  2 min 40 s left")  # 80 steps
+    take_steps(progress, clock, [2] * 20)
+    with progress.pause():
+        clock.now += 500
+    take_steps(progress, clock, [2] * 10)
+    # 50 steps, and evaluations after steps 80 and 100.
+    assert lines[-1].endswith("  18 min 20 s left")
+    assert "2 min 40 s left" not in lines[-1]
+
+
+def test_time_left_of_a_resumed_run_is_that_of_the_steps_that_are_left(lines, clock):
+    progress = make_progress(lines, clock, total_steps=5000, first_step=4990)
+    take_steps(progress, clock, [3] * 4)
+    assert lines[-1].startswith("step 4,994/5,000")
+    assert lines[-1].endswith("  18 s left")
+
+
+def test_the_first_step_tells_what_it_can_of_the_time_left(lines, clock):
+    progress = make_progress(lines, clock, every_steps=1)
+    take_steps(progress, clock, [3])
+    assert lines[-1].endswith("  24 s left")
+
+
+def test_what_a_run_costs_is_summed_over_its_parts(lines, clock):
+    given = {"flops": lambda rows, *lengths: rows * sum(lengths)}
+    first = make_progress(lines, clock, **given)
+    take_steps(first, clock, [2] * 3)
+    assert first.state() == {"seconds": 6, "flops": 3 * 18}
+    second = make_progress(lines, clock, **given, state=first.state(), first_step=3)
+    with second.pause():
+        clock.now += 5  # evaluations count
+    take_steps(second, clock, [2] * 4)
+    assert second.state() == {"seconds": 6 + 5 + 8, "flops": 7 * 18}
+
+
+def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, clock, lines):
     for batch, skipped in enumerate((True, True, False, True)):
+        clock.now += 1
         progress.on_train_batch_end(batch, _logs(skipped, loss=0.0 if skipped else 1.5))
     assert "every step since the last line was skipped" in lines[0]
     assert "loss" not in lines[0]

@@ -314,7 +314,7 @@ def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     summary = json.loads(ended.stdout.splitlines()[-1])
-    assert "2 replica(s), 2 pieces a batch" in ended.stdout
+    assert "2 replicas, 2 pieces a batch" in ended.stdout
     assert (summary["steps"], summary["num_shapes"]) == (2, 1)
     assert summary["flops"] > 0
     place = ModelDir(tmp_path / "run")

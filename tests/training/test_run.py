@@ -31,7 +31,7 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     for name in ("config.json", "tokenizer", "checkpoints", "best", "model.keras"):
         assert (folder / name).exists()
     assert list((folder / "logs" / "train").iterdir())
-    assert "1 replica(s), without XLA" in lines[0]
+    assert "1 replica, without XLA" in lines[0]
     progress = [line for line in lines if line.startswith("step ")]
     assert [line.split()[1] for line in progress] == ["2/6", "4/6", "6/6"]
     for part in ("perplexity", "accuracy", "learning rate", "tokens/s", "shapes"):

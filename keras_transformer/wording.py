@@ -1,0 +1,22 @@
+"""Counts and durations as lines for people have them."""
+
+from __future__ import annotations
+
+import itertools
+
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def count(number: int, noun: str) -> str:
+    """Return "1 shape", "2 shapes", "1,000 shapes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return "45 s", "2 min 10 s", "3 h 5 min" or "2 d 4 h"."""
+    seconds = round(seconds)
+    for (name, size), (small_name, small_size) in itertools.pairwise(_UNITS):
+        if seconds >= size:
+            whole, rest = divmod(round(seconds / small_size), size // small_size)
+            return f"{whole} {name} {rest} {small_name}"
+    return f"{seconds} s"
