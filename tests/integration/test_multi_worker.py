@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.model_dir import ModelDir
+from keras_transformer.training import lock
 from tests.small_corpus import write_corpus
 
 pytestmark = pytest.mark.long
@@ -111,6 +112,15 @@ def test_a_lost_worker_ends_the_other_and_any_number_goes_on(
     assert any("1 replica," in line for line in lines)
     ended(start(repository, corpus, tmp_path, f"--train_steps={step + 5}"))
     assert ModelDir(tmp_path).checkpoints().latest().step == step + 5
+
+
+def test_a_second_run_in_the_same_folder_is_refused_by_all_its_workers(
+    repository, corpus, tmp_path
+):
+    with lock.held(tmp_path):
+        lines = ended(start(repository, corpus, tmp_path, "--train_steps=3"), status=1)
+    refusals = [line for line in lines if f"is in use: process {os.getpid()}" in line]
+    assert sorted(line.split()[0] for line in refusals) == ["[0]", "[1]"]
 
 
 def worker_of(launcher, number):
