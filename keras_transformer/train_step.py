@@ -308,7 +308,8 @@ def _pair(data):
             "sample weights. Received: "
             + ("no targets." if target is None else "sample weights.")
         )
-    return source, target
+    # NumPy's integers are int64.
+    return tuple(ops.cast(side, "int32") for side in (source, target))
 
 
 def _token_losses(loss, labels, logits):

@@ -43,7 +43,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         """Return the loss of each token, float32 `[batch, length]`, padding included.
 
         Args:
-            y_true: Labels, int32 `[batch, length]`.
+            y_true: Labels, integers of any type, `[batch, length]`.
             y_pred: Logits, float32 `[batch, length, vocab_size]`.
         """
         return self.token_losses(y_true, y_pred)[0]
@@ -54,7 +54,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         """Return what is measured of each token, with few passes over the logits.
 
         Args:
-            labels: int32 `[batch, length]`.
+            labels: Integers of any type, `[batch, length]`.
             logits: float32 `[batch, length, vocab_size]`.
 
         Returns:
@@ -65,7 +65,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         shape = tf.shape(labels)
         rows = tf.reshape(logits, (-1, logits.shape[-1]))
         measured = _smoothed(
-            rows, tf.reshape(labels, (-1,)), float(self.label_smoothing)
+            rows,
+            tf.reshape(tf.cast(labels, tf.int32), (-1,)),
+            float(self.label_smoothing),
         )
         return tuple(tf.reshape(values, shape) for values in measured)
 

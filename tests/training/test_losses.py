@@ -67,6 +67,18 @@ def test_loss_and_gradient_equal_those_of_dense_labels(epsilon, jit_compile):
     )
 
 
+def test_labels_of_int64_have_the_same_gradient():
+    labels, logits = data()
+    loss, logits = LabelSmoothedCrossEntropy(0.1), tf.constant(logits)
+    gradients = []
+    for dtype in ("int32", "int64"):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            losses = loss.call(labels.astype(dtype), logits)
+        gradients.append(tape.gradient(losses, logits))
+    np.testing.assert_array_equal(*gradients)
+
+
 def test_a_perfect_model_has_loss_zero():
     labels, logits = data()
     _, wanted = dense(labels, logits, 0.1)

@@ -184,6 +184,15 @@ def test_a_plain_keras_loss_trains_as_well():
     np.testing.assert_allclose(result["loss"], result["nll"], rtol=1e-6)
 
 
+def test_integers_of_any_type_are_tokens(joined):
+    """NumPy makes int64."""
+    weights, history = trained_weights(
+        make(), tuple(side.astype("int64") for side in batch())
+    )
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-6)
+
+
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
     model = make(accumulate_steps=3, seed=5, jit_compile=True)
     model.save(tmp_path / "model.keras")
