@@ -21,6 +21,10 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     epsilon / (vocab_size - 1). The entropy of that distribution is subtracted, so that
     a perfect model has loss 0.
 
+    Differs from the paper: it does not say which words share epsilon. The other
+    V - 1 words do here, as in tensor2tensor, the authors' code. In the work that the
+    paper cites (Szegedy et al., 2015) all V words share it.
+
     Args:
         label_smoothing: epsilon_ls, in [0, 1).
 
