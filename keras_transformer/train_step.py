@@ -64,8 +64,10 @@ class TokenTrainer(keras.Model):
 
         Args:
             optimizer: A Keras optimizer.
-            loss: `training.losses.LabelSmoothedCrossEntropy`, or a Keras loss that
-                takes integer labels and logits. It is traced without AutoGraph.
+            loss: `training.losses.LabelSmoothedCrossEntropy`; or a Keras loss or a
+                function that takes integer labels `[batch, length]` and logits
+                `[batch, length, vocab_size]` and returns the loss of each token,
+                `[batch, length]`. It is traced without AutoGraph.
             jit_compile: Whether gradients are computed under XLA; "auto": where there
                 is a GPU.
             accumulate_steps: Pieces that each batch is cut into, to save memory. Their
@@ -76,11 +78,13 @@ class TokenTrainer(keras.Model):
             is_packed: Whether the rows that `fit` takes hold several pairs each, as
                 many sources as targets and in the same order, told apart by their EOS.
                 `evaluate` takes a pair a row.
-            **kwargs: As of `keras.Model.compile`.
+            **kwargs: Other arguments of `keras.Model.compile`, but for metrics and
+                weights of losses.
 
         Raises:
-            ValueError: If `accumulate_steps` is below 1, or there is a `guide` to
-                packed rows.
+            ValueError: If `accumulate_steps` is below 1, `loss` does not return a loss
+                of each token, there are other metrics, or there is a `guide` to packed
+                rows.
         """
         check_at_least("accumulate_steps", accumulate_steps, 1)
         if is_packed and guide is not None:
@@ -88,8 +92,14 @@ class TokenTrainer(keras.Model):
                 "`guide` counts the words of a row from its beginning, so `is_packed` "
                 "must be False. Received: is_packed=True and a guide."
             )
-        if loss == "sparse_categorical_crossentropy":
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        for name in ("metrics", "weighted_metrics", "loss_weights"):
+            if kwargs.get(name):
+                raise ValueError(
+                    f"`{name}` must be left out: `fit` and `evaluate` always report "
+                    "loss, nll, perplexity and token_accuracy. For others, use a Keras "
+                    f"callback. Received: {name}={kwargs[name]!r}."
+                )
+        loss = self._as_token_loss(loss)
         super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
         # Keras 3.15 would do it inside the first step, where replicas cannot.
         with self.distribute_strategy.scope():
@@ -139,6 +149,29 @@ class TokenTrainer(keras.Model):
             (self._token_sums(target, logits), self._count_tokens(target))
         )
         return _logs(self._report(sums, tokens))
+
+    def predict_step(self, data: tuple[Any]) -> Tensor:
+        """Return the logits of one batch of one replica, as `call` does.
+
+        `predict` takes one `x` of two arrays. All batches must have one target length:
+
+            logits = model.predict((source_tokens, decoder_inputs))
+
+        Args:
+            data: `((source_tokens, decoder_inputs),)`, integers `[batch, length]` each.
+
+        Returns:
+            float32 `[batch, target_length, vocab_size]`.
+        """
+        inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
+        if labels is not None or not isinstance(inputs, (tuple, list)):
+            raise ValueError(
+                "`predict` returns logits and takes x=(source_tokens, decoder_inputs), "
+                "without labels; a dataset yields ((source_tokens, decoder_inputs),). "
+                "Use `Translator` to translate. Received: "
+                + ("one array." if labels is None else "labels.")
+            )
+        return self(*inputs, training=False)
 
     def get_compile_config(self) -> dict[str, Any]:
         """Return what `compile` was given, for `model.keras`."""
@@ -267,6 +300,28 @@ class TokenTrainer(keras.Model):
             )
         return None
 
+    def _as_token_loss(self, loss):
+        """Return a loss for labels and logits, after a trial on two rows of zeros."""
+        is_name = isinstance(loss, str) and loss == "sparse_categorical_crossentropy"
+        if is_name or loss is keras.losses.sparse_categorical_crossentropy:
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        labels = tf.zeros((2, 3), tf.int32)
+        logits = tf.zeros((2, 3, self.config.output_vocab_size))
+        try:
+            takes_logits = getattr(loss, "from_logits", True)
+            losses, *_ = _token_losses(loss, labels, logits)
+            is_right = takes_logits and losses.shape == labels.shape
+        except (AttributeError, TypeError, ValueError, tf.errors.OpError):
+            is_right = False
+        if not is_right:
+            raise ValueError(
+                "`loss` must take labels [batch, length] and logits and return the "
+                "loss of each token, as `LabelSmoothedCrossEntropy()` or "
+                "`keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. "
+                f"Received: loss={loss!r}."
+            )
+        return loss
+
     def _token_sums(self, labels, logits):
         """Sum loss, negative log-likelihood and right guesses over the real tokens."""
         losses, nll, is_right = _token_losses(self.loss, labels, logits)
@@ -318,7 +373,8 @@ def _token_losses(loss, labels, logits):
         return loss.token_losses(labels, logits)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     gold = tf.gather(logits, labels, batch_dims=2)
-    return loss.call(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
+    token_loss = loss.call if isinstance(loss, keras.losses.Loss) else loss
+    return token_loss(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
 
 
 def _piece_of_batch(tensors, piece, pieces):

@@ -193,6 +193,58 @@ def test_integers_of_any_type_are_tokens(joined):
     np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-6)
 
 
+def test_predict_returns_the_logits_of_a_call():
+    """In batches of four rows and of two."""
+    model, (source, target) = make(), batch()
+    decoder_inputs = np.asarray(model.shift_right(target))
+    logits = model.predict((source, decoder_inputs), batch_size=4, verbose=0)
+    assert logits.shape == (6, 5, 13)
+    np.testing.assert_allclose(logits, model(source, decoder_inputs), atol=1e-5)
+    with pytest.raises(ValueError, match="takes x=.*Received: one array"):
+        model.predict(source, verbose=0)
+    pairs = tf.data.Dataset.from_tensors((source, target))
+    with pytest.raises(ValueError, match="takes x=.*Received: labels"):
+        model.predict(pairs, verbose=0)
+
+
+def test_a_function_of_labels_and_logits_is_a_loss():
+    source, target = batch()
+    losses = (
+        tf.nn.sparse_softmax_cross_entropy_with_logits,
+        keras.losses.sparse_categorical_crossentropy,  # would take probabilities
+        "sparse_categorical_crossentropy",
+    )
+    results = []
+    for loss in losses:
+        model = make()
+        model.compile("sgd", loss)
+        results.append(model.evaluate(source, target, return_dict=True, verbose=0))
+    assert results[0]["loss"] == pytest.approx(results[0]["nll"], rel=1e-5)
+    assert results[1] == results[2] == pytest.approx(results[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "mse",
+        None,
+        keras.losses.MeanSquaredError(),
+        keras.losses.SparseCategoricalCrossentropy(),
+        lambda labels, logits: tf.reduce_sum(logits),
+    ],
+    ids=["name", "none", "dense", "probabilities", "scalar"],
+)
+def test_a_loss_that_is_not_one_of_each_token_is_refused(loss):
+    with pytest.raises(ValueError, match="`loss` must take labels .* Received: loss="):
+        Transformer(CONFIG).compile("sgd", loss)
+
+
+@pytest.mark.parametrize("name", ["metrics", "weighted_metrics", "loss_weights"])
+def test_metrics_of_keras_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be left out: .* Received: "):
+        Transformer(CONFIG).compile("sgd", **{name: ["accuracy"]})
+
+
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
     model = make(accumulate_steps=3, seed=5, jit_compile=True)
     model.save(tmp_path / "model.keras")
