@@ -63,7 +63,9 @@ class TokenTrainer(keras.Model):
         """Configure training.
 
         Args:
-            optimizer: A Keras optimizer.
+            optimizer: A Keras optimizer. Its `clipnorm`, `global_clipnorm` and
+                `clipvalue` apply to the gradients of the whole batch, which all
+                replicas share.
             loss: `training.losses.LabelSmoothedCrossEntropy`; or a Keras loss or a
                 function that takes integer labels `[batch, length]` and logits
                 `[batch, length, vocab_size]` and returns the loss of each token,
@@ -132,6 +134,7 @@ class TokenTrainer(keras.Model):
         source, target = _pair(data)
         tokens = _sum_over_replicas(self._count_tokens(target))
         gradients, sums, size = self._batch_gradients(source, target, tokens)
+        gradients = self._clip(gradients)
         sums, size = _sum_over_replicas((sums, size))
         is_finite = ops.isfinite(sums[0] + size)
         is_skipped = self._is_skipped(sums[0], is_finite)
@@ -254,6 +257,22 @@ class TokenTrainer(keras.Model):
         losses = self._guide.token_losses(source, target, attention["cross"])
         is_padding = ops.equal(target, self.config.pad_id)
         return logits, ops.sum(ops.where(is_padding, 0.0, losses))
+
+    def _clip(self, gradients):
+        """Clip the sum over the replicas, and return an equal share of it to each.
+
+        Keras 3.15 clips each replica's gradients before it adds them up. It does so to
+        these as well, which are too small by then to change.
+        """
+        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
+        if replicas == 1 or all(limit is None for limit in limits):
+            return gradients
+        scale = self.optimizer.scale_loss(1.0)
+        gradients = [gradient / scale for gradient in _sum_over_replicas(gradients)]
+        clipped = inner._clip_gradients(gradients)
+        return [gradient * (scale / replicas) for gradient in clipped]
 
     def _is_skipped(self, loss, is_finite):
         """Whether a step counts as skipped.

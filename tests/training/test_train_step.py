@@ -245,6 +245,27 @@ def test_metrics_of_keras_are_refused(name):
         Transformer(CONFIG).compile("sgd", **{name: ["accuracy"]})
 
 
+@pytest.mark.parametrize(
+    ("limit", "is_scaled"), [({"clipnorm": 0.05}, False), ({"clipvalue": 0.01}, True)]
+)
+def test_gradients_are_clipped_after_replicas_add_theirs(
+    limit, is_scaled, two_replicas
+):
+    """Weights after one step of rate 1 on one replica and on two."""
+
+    def optimizer():
+        inner = keras.optimizers.SGD(1.0, **limit)
+        return keras.optimizers.LossScaleOptimizer(inner) if is_scaled else inner
+
+    start = make().get_weights()
+    one, _ = trained_weights(make(optimizer=optimizer()), batch())
+    with two_replicas.scope():
+        model = make(optimizer=optimizer(), jit_compile=False)
+    two, _ = trained_weights(model, batch())
+    for before, ours, theirs in zip(start, two, one, strict=True):
+        np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-4, atol=1e-6)
+
+
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
     model = make(accumulate_steps=3, seed=5, jit_compile=True)
     model.save(tmp_path / "model.keras")
