@@ -2,9 +2,10 @@
 #
 #   docker build -t keras_transformer .
 #   docker build -t keras_transformer:gpu --build-arg EXTRAS=gpu .
-#   docker run --rm -v "$PWD/runs:/runs" keras_transformer kt-translate --model_dir=/runs/base
+#   docker run --rm -i -v "$PWD/runs:/runs" keras_transformer kt-translate --model_dir=/runs/base < test.en
 #   docker run --rm --gpus all -v "$PWD/runs:/runs" keras_transformer:gpu kt-train --help
 #
+# `-i` passes standard input on; without it a program that reads lines gets none.
 # EXTRAS: extras of setup.py, comma-separated. `gpu` adds the CUDA libraries; the host
 # needs NVIDIA's driver and container toolkit.
 FROM python:3.11-slim

@@ -33,3 +33,18 @@ def test_every_file_of_the_section_map_exists(repository):
     assert len(named) > 15
     for name in set(named) - {"keras_transformer/"}:
         assert (repository / "keras_transformer" / name).exists(), name
+
+
+def test_containers_that_translate_lines_are_given_standard_input(repository):
+    """Without -i, Docker closes it, and nothing is translated."""
+    files = [repository / "Dockerfile", *repository.glob("*.md")]
+    files += repository.glob("docs/**/*.md")
+    commands = [
+        line
+        for file in files
+        for line in file.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+        if re.search(r"docker run.*kt-(translate|parse|client)", line)
+    ]
+    assert commands
+    for command in commands:
+        assert " -i " in command or "--input" in command, command
