@@ -125,7 +125,10 @@ setuptools.setup(
         "keras_transformer.bin": "bin",
         "keras_transformer.export": "export",
     },
-    package_data={"keras_transformer": ["py.typed", "visualization/*.html"]},
+    package_data={
+        "keras_transformer": ["py.typed", "visualization/*.html"],
+        "keras_transformer.export": ["serving/*"],
+    },
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS_REQUIRE,
     entry_points={
