@@ -1,4 +1,4 @@
-"""The README's own example, run as it stands."""
+"""The Python examples of the documents, run as they stand."""
 
 import re
 import subprocess
@@ -10,20 +10,40 @@ import pytest
 @pytest.mark.slow
 def test_the_python_example_trains_and_translates(repository, tmp_path):
     """What a reader pastes into a file prints the translation it was trained on."""
-    readme = (repository / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    (tmp_path / "example.py").write_text(example, encoding="utf-8")
+    (example,) = python_blocks(repository / "README.md")
+    assert run_as_a_file(example, repository, tmp_path)[-1] == "eins zwei"
+    statements = [line for line in example.splitlines() if line.strip()]
+    assert len(statements) <= 11  # one import line and ten more
+
+
+@pytest.mark.long
+def test_the_python_guide_runs_from_top_to_bottom(repository, tmp_path):
+    """Pipeline, callbacks, search, attention, single layers, saving: all as printed."""
+    blocks = python_blocks(repository / "docs" / "python.md")
+    lines = run_as_a_file("\n".join(blocks), repository, tmp_path)
+    assert "['eins zwei', 'zwei eins']" in lines
+    assert lines[-1] == "(3, 2)"  # the classifier, after which the model is saved
+    assert (tmp_path / "model.keras").exists()
+
+
+def python_blocks(page):
+    """Return the Python examples of a page, in its order; `notest` leaves one out."""
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+def run_as_a_file(code, repository, folder):
+    """Return the lines that Python code prints in a process of its own."""
+    (folder / "example.py").write_text(code, encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, tmp_path / "example.py"],
-        env={"PYTHONPATH": str(repository), "PATH": "", "HOME": str(tmp_path)},
+        [sys.executable, "example.py"],
+        cwd=folder,
+        env={"PYTHONPATH": str(repository), "PATH": "", "HOME": str(folder)},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert result.returncode == 0, result.stderr[-2000:]
-    assert result.stdout.splitlines()[-1] == "eins zwei"
-    statements = [line for line in example.splitlines() if line.strip()]
-    assert len(statements) <= 11  # one import line and ten more
+    return result.stdout.splitlines()
 
 
 def test_every_file_of_the_section_map_exists(repository):

@@ -1,5 +1,9 @@
 """A server that speaks TF Serving's protocols over a real SavedModel.
 
+    python -m tests.export.small_server exports/my/1
+
+serves the model as `small` on this machine until Ctrl-C, for trying a client.
+
 It joins the rows of requests that wait at the same time into one batch, as TF Serving's
 batching does, so that what clients get back must not depend on their neighbours.
 """
@@ -10,6 +14,7 @@ import http.server
 import json
 import queue
 import socket
+import sys
 import threading
 import time
 
@@ -244,3 +249,18 @@ def serve(model):
         grpc_server.stop(None)
         rest_server.shutdown()
         rest_server.server_close()
+
+
+def main(saved_model):
+    """Serve an export until Ctrl-C."""
+    import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
+
+    with serve(BatchingModel(saved_model)) as addresses:
+        for protocol, address in addresses.items():
+            print(f"--protocol={protocol} --server={address}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
