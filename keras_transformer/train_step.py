@@ -72,8 +72,9 @@ class TokenTrainer(keras.Model):
                 `[batch, length]`. It is traced without AutoGraph.
             jit_compile: Whether gradients are computed under XLA; "auto": where there
                 is a GPU.
-            accumulate_steps: Pieces that each batch is cut into, to save memory. Their
-                gradients are added before the one update, so the result is the same.
+            accumulate_steps: Pieces that each batch is cut into, computed one after
+                the other to save memory. Their gradients are added before the one
+                update, so the result is the same.
             seed: Keys the dropout masks, together with step, replica and piece.
             guide: A `GuidedAlignment`, whose losses are added to the objective, though
                 not to the `loss` that is reported; a saved model does without.
@@ -215,15 +216,30 @@ class TokenTrainer(keras.Model):
         """Add up the gradients, sums and sizes of the batch's pieces."""
         scale = 1.0 / ops.maximum(tokens, 1.0)
         first = self._first_draw()
-        gradients, sums, size = None, None, 0.0
         pieces = self.accumulate_steps
-        for piece in range(pieces):
-            rows = _piece_of_batch((source, target), piece, pieces)
-            more, more_sums, more_size = self._gradients(*rows, first + piece, scale)
-            gradients = _add(gradients, more)
-            sums = _add(sums, more_sums)
-            size += more_size
-        return gradients, sums, size
+        if pieces == 1:
+            return self._gradients(source, target, first, scale)
+        sources, targets = (
+            _cut(side, pieces, self.config.pad_id) for side in (source, target)
+        )
+
+        def add_piece(piece, *totals):
+            more = self._gradients(sources[piece], targets[piece], first + piece, scale)
+            return piece + 1, *tf.nest.map_structure(tf.add, totals, more)
+
+        gradients = [
+            tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_variables
+        ]
+        zero = tf.zeros([])
+        # TensorFlow would start all pieces of an unrolled loop at once and hold the
+        # activations of all.
+        _, *totals = tf.while_loop(
+            lambda piece, *_: piece < pieces,
+            add_piece,
+            (tf.constant(0), gradients, [zero] * 3, zero),
+            parallel_iterations=1,
+        )
+        return totals
 
     def _piece_gradients(self, source, target, counter, scale):
         """Forward pass, loss and gradients of one piece; all that XLA compiles.
@@ -396,24 +412,13 @@ def _token_losses(loss, labels, logits):
     return token_loss(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
 
 
-def _piece_of_batch(tensors, piece, pieces):
-    if pieces == 1:
-        return tensors
-    rows = tensors[0].shape[0]
-    if rows is not None and rows % pieces:
-        raise ValueError(
-            f"A batch of {rows} rows a replica cannot be cut into "
-            f"`accumulate_steps`={pieces} equal pieces. Choose a batch size that it "
-            "divides."
-        )
-    size = tf.shape(tensors[0])[0] // pieces
-    return tuple(rows[piece * size : (piece + 1) * size] for rows in tensors)
-
-
-def _add(total, more):
-    if total is None:
-        return more
-    return [left + right for left, right in zip(total, more, strict=True)]
+def _cut(tokens, pieces, pad_id):
+    """Return `[pieces, rows of a piece, length]`, filled up with rows of padding."""
+    rows, length = ops.shape(tokens)
+    size = -(-rows // pieces)
+    missing = [[0, pieces * size - rows], [0, 0]]
+    tokens = tf.pad(tokens, missing, constant_values=pad_id)
+    return tf.reshape(tokens, [pieces, size, length])
 
 
 def _sum_over_replicas(values):

@@ -207,6 +207,18 @@ def test_replicas_and_pieces_take_packed_rows(two_replicas):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
+def test_packed_rows_that_do_not_fill_all_pieces_count_too():
+    """Three rows in two pieces: the weights after one step of rate 1."""
+    whole, cut = (
+        make(True, {"num_layers": 1}, jit_compile=False, accumulate_steps=pieces)
+        for pieces in (1, 2)
+    )
+    for model in (whole, cut):
+        model.fit(as_one_batch(SOURCE, TARGET), shuffle=False, verbose=0)
+    for ours, theirs in zip(cut.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
 def test_evaluation_takes_a_pair_a_row():
     source, target = unpacked(SOURCE), unpacked(TARGET)
     results = [
