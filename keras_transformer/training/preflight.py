@@ -106,22 +106,49 @@ def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
 def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of this process in bytes.
 
-    Linux ends a process that asks for too much, with no word: so a quarter comes first.
+    Linux kills a process that asks for too much, without a message. So the fewest rows
+    and a quarter of all come first. Their difference is the memory of the rows between:
+    gradients, which have the same size in any step, are not in it.
     """
-    quarter = max(rows // 4 // multiple, 1) * multiple
+    quarter = min(max(rows // 4 // multiple, 2) * multiple, rows)
+    held = _peak_of_tensors()  # by the batch tried before; oneDNN uses it again
     forget_peak()
-    before = peak_bytes()
-    train_on_padding(model, process, quarter, *lengths)
-    growth = max(peak_bytes() - before, 1)
-    wanted = growth * (rows / quarter - 1)
+    fewest, more = (
+        _peak_of_step(model, process, count, lengths) for count in (multiple, quarter)
+    )
+    row_bytes = max(more - fewest, 1) / max(quarter - multiple, 1)
+    held = max(held - more, 0)
+    wanted = row_bytes * (rows - quarter) - held
     usable = _USABLE * available_bytes()
     # All processes refuse it, or none does: the others would wait for ever.
     if process.sum_over_processes(float(wanted > usable)):
         usable = min(usable, wanted / 2)
-        fitting = int(quarter * (1 + usable / growth) // multiple) * multiple
+        fitting = quarter + (usable + held) / row_bytes
+        fitting = int(fitting // multiple) * multiple
         raise _too_large(model, process, rows, lengths, fitting)
     train_on_padding(model, process, rows, *lengths)
     return peak_bytes()
+
+
+def _peak_of_step(model, process, rows, lengths) -> int:
+    """Return what all tensors, or all of this process, took at the peak in bytes."""
+    with contextlib.suppress(ValueError):
+        tf.config.experimental.reset_memory_stats("CPU:0")
+    train_on_padding(model, process, rows, *lengths)
+    return _peak_of_tensors() or peak_bytes()
+
+
+def _peak_of_tensors() -> int:
+    """Return what tensors took at the peak since the last reset; 0 if unknown.
+
+    oneDNN's allocator counts them, for all logical CPUs together. It never returns
+    memory, so the memory of the process would not show that a step takes less than the
+    one before it.
+    """
+    try:
+        return tf.config.experimental.get_memory_info("CPU:0")["peak"]
+    except ValueError:
+        return 0
 
 
 def train_on_padding(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformer.training import preflight
 from keras_transformer.training.strategies import Process
 from tests.training.small_runs import config_of, train
-from tests.training.test_train_step import make
+from tests.training.test_train_step import make, step_bytes, wide_model
 
 # Most tokens; neither; most weights of attention. Rows, source, target.
 SHAPES = ((30, 5, 3), (9, 7, 11), (5, 13, 17))
@@ -36,10 +36,12 @@ def test_the_largest_shapes_are_tried_and_their_memory_said(process, monkeypatch
         lambda model, process, *shape: tried.append(shape),
     )
     preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
-    # Rows are even; about a quarter comes first.
-    most_attention, most_tokens = [(2, 13, 17), (6, 13, 17)], [(6, 5, 3), (30, 5, 3)]
-    most_target_tokens = [(2, 7, 11), (10, 7, 11)]
-    assert tried == most_attention + most_tokens + most_target_tokens
+    # Rows are even; two come first, then a quarter, or four if that is more.
+    assert tried == [
+        *((2, 13, 17), (4, 13, 17), (6, 13, 17)),  # most attention weights
+        *((2, 5, 3), (6, 5, 3), (30, 5, 3)),  # most tokens
+        *((2, 7, 11), (4, 7, 11), (10, 7, 11)),  # most target tokens
+    ]
     assert lines[0].startswith("a batch of 6 rows of 13 + 17 tokens takes ")
     assert lines[1].startswith("a batch of 30 rows of 5 + 3 tokens takes ")
     assert lines[2].startswith("a batch of 10 rows of 7 + 11 tokens takes ")
@@ -47,13 +49,13 @@ def test_the_largest_shapes_are_tried_and_their_memory_said(process, monkeypatch
 
 
 def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
-    """A quarter of 8 rows took 100 bytes; 150 more may be used, where 300 are needed.
+    """The second row took 50 bytes; 150 more may be used, where 6 * 50 are needed.
 
-    So 2 * (1 + 150 / 100) = 5 rows fit.
+    So 2 + 150 / 50 = 5 rows fit.
     """
-    peaks = iter([1000, 1100])
-    monkeypatch.setattr(preflight, "train_on_padding", lambda *arguments: None)
-    monkeypatch.setattr(preflight, "peak_bytes", lambda: next(peaks))
+    peaks = iter([1000, 1050])
+    monkeypatch.setattr(preflight, "_peak_of_step", lambda *arguments: next(peaks))
+    monkeypatch.setattr(preflight, "_peak_of_tensors", lambda: 0)
     monkeypatch.setattr(preflight, "available_bytes", lambda: 150 / 0.9 + 1e-6)
     with pytest.raises(preflight.NotEnoughMemoryError) as caught:
         preflight.check_memory(make(), process, ((8, 7, 11),))
@@ -62,6 +64,39 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
         "memory. 5 rows would: pass --max_tokens_per_replica=55 to cut batches into "
         "pieces, which leaves the result as it is, or --tokens_per_batch=55."
     )
+
+
+def test_the_trial_allows_pieces_where_the_whole_batch_is_too_large(
+    process, monkeypatch
+):
+    """Rows after the first quarter need 3/4 of a whole batch; in two pieces, half that.
+
+    With memory between the two, one piece is refused and two are trained.
+    """
+    one, two = wide_model(), wide_model(accumulate_steps=2)
+    usable = 0.75 * 0.75 * step_bytes(one)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: usable / 0.9)
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    with pytest.raises(
+        preflight.NotEnoughMemoryError, match="256 rows of 31 .* does n"
+    ):
+        preflight.check_memory(one, process, ((256, 31, 31),))
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    lines = []
+    preflight.check_memory(two, process, ((256, 31, 31),), lines.append)
+    assert lines[0].startswith("a batch of 256 rows of 31 + 31 tokens takes ")
+
+
+def test_memory_that_a_batch_before_has_taken_is_used_again(process, monkeypatch):
+    """6 * 50 bytes are needed beyond those of 2 rows; 200 are held and 100 are free."""
+    peaks = iter([1000, 1050])
+    monkeypatch.setattr(preflight, "_peak_of_step", lambda *arguments: next(peaks))
+    monkeypatch.setattr(preflight, "_peak_of_tensors", lambda: 1250)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 100 / 0.9 + 1e-6)
+    monkeypatch.setattr(preflight, "train_on_padding", lambda *arguments: None)
+    lines = []
+    preflight.check_memory(make(), process, ((8, 7, 11),), lines.append)
+    assert lines[0].startswith("a batch of 8 rows of 7 + 11 tokens takes ")
 
 
 def test_a_gpu_that_is_full_is_tried_with_half_until_it_fits(process, monkeypatch):
