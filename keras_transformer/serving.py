@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer import decoding
 from keras_transformer.parser import Parser
+from keras_transformer.text_search import longest
 from keras_transformer.translator import Translator, check_num_best
 
 Tensors = dict[str, tf.Tensor]
@@ -130,19 +131,28 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        source, cache, max_steps = translator.start(tokens, limits)
-        result = decoding.sample(
-            translator.step_function(),
-            source,
-            cache,
-            max_lengths=limits,
-            max_steps=max_steps,
-            uniforms=self._uniforms(seed),
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            **translator.special_ids,
+        step_function = translator.step_function()
+        settings = {
+            "uniforms": self._uniforms(seed),
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+        }
+
+        def draw(source, cache, settings, **bounds):
+            return decoding.sample(
+                step_function,
+                source,
+                cache,
+                **settings,
+                **bounds,
+                **translator.special_ids,
+            )
+
+        nothing = decoding.no_sample(
+            tf.shape(limits)[0], longest(limits), translator.model.config.pad_id
         )
+        result = translator.in_length_groups(tokens, limits, settings, draw, nothing)
         return {
             "translation": translator.tokenizer.detokenize(result.tokens),
             "log_probability": result.log_probs,

@@ -16,8 +16,9 @@ from typing import Any, Self, TypeVar
 
 import tensorflow as tf
 
+from keras_transformer import length_groups
 from keras_transformer.config import DecodingConfig, check_at_least
-from keras_transformer.decoding import BeamSearchResult, beam_search
+from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.kept_weights import LayerStacks, StepPanels
 from keras_transformer.layers.embedding import FEW_ROWS
@@ -110,29 +111,12 @@ class TextSearch(tf.Module):
         """
         raise NotImplementedError
 
-    def start(
-        self, source_tokens: tf.Tensor, limits: tf.Tensor
-    ) -> tuple[dict[str, Any], Any, tf.Tensor]:
-        """Encode the sources, for the functions of `decoding`.
-
-        Args:
-            source_tokens: int32 `[batch, source_length]`.
-            limits: int32 `[batch]`, tokens an output may have.
-
-        Returns:
-            What the steps need to know of each source, an empty cache, and the largest
-            of the limits.
-        """
-        max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        with self._reading():
-            source = self.model.start_decoding(source_tokens)
-        return source, self.model.empty_cache(tf.shape(limits)[0]), max_steps
-
     def best_outputs(
         self,
         source_tokens: tf.Tensor,
         limits: tf.Tensor,
         known: dict[str, tf.Tensor] | None = None,
+        forced_prefix: tf.Tensor | None = None,
         **options: Any,
     ) -> BeamSearchResult:
         """Search for the best outputs, as `decoding` says.
@@ -141,20 +125,68 @@ class TextSearch(tf.Module):
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, tokens an output may have.
             known: What else is known of each source, `[batch, ...]`.
+            forced_prefix: As of `beam_search`.
             **options: As of `beam_search`.
         """
-        source, cache, max_steps = self.start(source_tokens, limits)
-        return beam_search(
-            self.step_function(),
-            {**source, **(known or {})},
-            cache,
-            max_lengths=limits,
-            max_steps=max_steps,
-            config=self.decoding,
-            steps_at_once=STEPS_AT_ONCE,
-            window=self.model.config.attention_window,
-            **options,
-            **self.special_ids,
+        step_function = self.step_function()
+        if forced_prefix is None:
+            forced_prefix = tf.zeros([tf.shape(limits)[0], 0], tf.int32)
+
+        def search(source, cache, own, **bounds):
+            known, prefix = own
+            return beam_search(
+                step_function,
+                {**source, **known},
+                cache,
+                config=self.decoding,
+                forced_prefix=prefix,
+                steps_at_once=STEPS_AT_ONCE,
+                window=self.model.config.attention_window,
+                **bounds,
+                **options,
+                **self.special_ids,
+            )
+
+        nothing = no_hypotheses(
+            tf.shape(limits)[0],
+            longest(limits),
+            self.decoding.beam_size,
+            self.model.config.pad_id,
+        )
+        rows = (known or {}, forced_prefix)
+        return self.in_length_groups(source_tokens, limits, rows, search, nothing)
+
+    def in_length_groups(
+        self,
+        source_tokens: tf.Tensor,
+        limits: tf.Tensor,
+        rows: Any,
+        decode: Callable[..., Answer],
+        found: Answer,
+    ) -> Answer:
+        """Encode and decode short sources apart from those that are far longer.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            limits: int32 `[batch]`, tokens an output may have.
+            rows: A nest of tensors `[batch, ...]`: what else `decode` needs.
+            decode: A function of `decoding`. Gets what its steps need to know of each
+                source of a group, an empty cache, the group's `rows`, and the arguments
+                `max_lengths` and `max_steps`.
+            found: As of `length_groups.in_groups`.
+        """
+
+        def answer(group, width):
+            tokens, limits, rows = group
+            with self._reading():
+                source = self.model.start_decoding(tokens[:, :width])
+            cache = self.model.empty_cache(tf.shape(limits)[0])
+            return decode(
+                source, cache, rows, max_lengths=limits, max_steps=longest(limits)
+            )
+
+        return length_groups.in_groups(
+            self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
     def step_function(self) -> StepFunction:
@@ -211,10 +243,24 @@ class TextSearch(tf.Module):
         is_end = tf.range(width) == ends[:, tf.newaxis]
         return tf.where(is_end, config.eos_id, dense), lengths > most
 
+    def widths(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Return the width of each row without padding at its end, int32 `[batch]`.
+
+        At least 1, also of a row that is nothing else.
+        """
+        places = tf.range(1, tf.shape(tokens)[1] + 1)
+        ends = tf.where(tokens != self.model.config.pad_id, places, 0)
+        return tf.maximum(tf.reduce_max(ends, axis=1), 1)
+
     def lengths(self, tokens: tf.Tensor) -> tf.Tensor:
         """Count the tokens of each row that are no padding, int32 `[batch]`."""
         is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
         return tf.reduce_sum(is_real, axis=1)
+
+
+def longest(limits: tf.Tensor) -> tf.Tensor:
+    """Return the largest of int32 `[batch]`, 0 for none."""
+    return tf.reduce_max(tf.concat([limits, [0]], axis=0))
 
 
 def in_batches(

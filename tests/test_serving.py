@@ -89,6 +89,23 @@ def test_a_row_does_not_depend_on_its_batch(signatures, name):
                 np.testing.assert_array_equal(ours, own)
 
 
+@pytest.mark.parametrize("name", ["serving_default", "nbest", "prefix", "sample"])
+def test_rows_beside_a_far_longer_one_are_answered_as_without_it(signatures, name):
+    """Enough of them to be searched apart from it."""
+    texts = [b"one", b"A"] * 31
+    texts.insert(30, b"2, 3, 5, 7 " * 9)
+    inputs = inputs_of(name, texts)
+    together = signatures[name](**inputs)
+    rows = [0, 29, 31, 62]
+    few = {key: tf.gather(value, rows) for key, value in inputs.items()}
+    for key, wanted in signatures[name](**few).items():
+        ours = tf.gather(together[key], rows)
+        if wanted.dtype.is_floating:
+            np.testing.assert_allclose(ours, wanted, atol=1e-4)
+        else:
+            np.testing.assert_array_equal(ours, wanted)
+
+
 def test_the_best_of_several_is_the_one(signatures):
     one = signatures["serving_default"](text=tf.constant(MIXED))
     several = signatures["nbest"](text=tf.constant(MIXED))

@@ -80,6 +80,21 @@ class BeamSearchResult(NamedTuple):
     finished: tf.Tensor  # bool [batch, beam]: False: open at the length limit, or empty
 
 
+def no_hypotheses(
+    batch: int | tf.Tensor, max_steps: int | tf.Tensor, beam_size: int, pad_id: int
+) -> BeamSearchResult:
+    """Return the result of a search that found nothing."""
+    slots = [batch, beam_size]
+    nobody = tf.fill(slots, NEGATIVE_INFINITY)
+    return BeamSearchResult(
+        tokens=tf.fill([*slots, max_steps], pad_id),
+        lengths=tf.zeros(slots, tf.int32),
+        log_probs=nobody,
+        scores=nobody,
+        finished=tf.zeros(slots, tf.bool),
+    )
+
+
 class SearchState(NamedTuple):
     """All that the search knows of its hypotheses."""
 

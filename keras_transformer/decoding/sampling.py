@@ -27,6 +27,17 @@ class SampleResult(NamedTuple):
     log_probs: tf.Tensor  # float32 [batch]: sum of the model's own log p
 
 
+def no_sample(
+    batch: int | tf.Tensor, max_steps: int | tf.Tensor, pad_id: int
+) -> SampleResult:
+    """Return outputs of no tokens."""
+    return SampleResult(
+        tokens=tf.fill([batch, max_steps], pad_id),
+        lengths=tf.zeros([batch], tf.int32),
+        log_probs=tf.zeros([batch]),
+    )
+
+
 def sample(
     step_fn: StepFunction,
     source: Any,
@@ -91,12 +102,13 @@ def sample(
             cache,
         )
 
+    nothing = no_sample(batch, max_steps, pad_id)
     start = (
         0,
-        tf.fill([batch, max_steps], pad_id),
+        nothing.tokens,
         tf.fill([batch], bos_id),
-        tf.zeros([batch]),
-        tf.zeros([batch], tf.int32),
+        nothing.log_probs,
+        nothing.lengths,
         limits <= 0,
         empty_columns(cache, max_steps),
     )

@@ -69,6 +69,25 @@ def test_a_search_is_timed_and_its_scores_are_the_models(repository):
     assert line["first_call_s"] > line["max_call_s"]
 
 
+def test_a_mixed_batch_is_timed_beside_its_parts(repository):
+    """Of 9 * 200 positions, 8 * 5 + 200 are left when they are searched apart."""
+    ended = subprocess.run(
+        [
+            *(sys.executable, repository / "benchmarks" / "mixed_lengths.py"),
+            *("--short_texts=8", "--short_length=5", "--long_length=200"),
+            *("--steps=3", "--beam_size=2", "--repeats=3"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    line = line_of(ended)
+    assert line["benchmark"] == "mixed_lengths" and line["preset"] == "tiny"
+    ratio = line["mixed_s"] / (line["short_s"] + line["long_s"])
+    assert line["mixed_over_sum"] == pytest.approx(ratio, rel=1e-3)
+    assert 0 < line["min_mixed_over_sum"] <= line["max_mixed_over_sum"]
+
+
 def test_growth_is_that_of_the_programs(repository):
     sizes = shlex.join([*SMALL, "--vocab_size=331"])
     ended = subprocess.run(
