@@ -171,7 +171,11 @@ class Translator(TextSearch):
 
         Returns:
             `beam_size` hypotheses a source; none for a source of EOS alone.
+
+        Raises:
+            ValueError: If `num_best` is outside [1, beam_size].
         """
+        check_num_best(num_best, self.decoding)
         if forced_prefix is None:
             forced_prefix = tf.zeros([tf.shape(source_tokens)[0], 0], tf.int32)
         return self._search(source_tokens, forced_prefix, num_best)

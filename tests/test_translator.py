@@ -251,6 +251,14 @@ def test_more_best_than_beams_is_refused(parts):
         make(parts, num_best=5)
 
 
+def test_less_than_one_best_is_refused(parts):
+    message = "`num_best` must be at least 1. Received: num_best=0"
+    with pytest.raises(ValueError, match=message):
+        make(parts, num_best=0)
+    with pytest.raises(ValueError, match=message):
+        make(parts).search(tf.constant([[4, 2]]), num_best=0)
+
+
 def test_another_vocabulary_is_refused(parts):
     other = tokenization.train_bpe(LINES * 5, vocab_size=295)
     with pytest.raises(ValueError, match="The tokenizer is not the model's.*295.*300"):
