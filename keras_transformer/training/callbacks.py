@@ -45,7 +45,7 @@ class Progress(StepCallback):
 
     The line has the means since the last one: loss, perplexity per subword, token
     accuracy, the learning rate, real tokens (source + target) a second, the number of
-    batch shapes so far, which is the number of compilations under XLA, and the time
+    batch shapes so far, each of which XLA compiles once for each device, and the time
     left. Where steps are slow, lines with the means so far come between.
 
     Args:

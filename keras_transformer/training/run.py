@@ -315,8 +315,11 @@ def set_up(
     write(describe(model, plan, process))
     if warning := warm_up_warning(config.training):
         write(warning)
-    compiling = "tracing and compiling" if model.jit_gradients else "tracing"
-    write(f"{compiling} the training step, once for each shape of batches")
+    write(
+        "compiling the training step, once for each batch shape and device"
+        if model.jit_gradients
+        else "tracing the training step"
+    )
     with workers.watching(place, process), write.during("trying the largest batches"):
         if options.has_preflight:
             preflight.check_memory(model, process, plan.shapes, write)
@@ -585,7 +588,11 @@ def plan_batches(data_dir: str, config: RunConfig) -> tuple[data.EncodedCorpus, 
 
 def describe(model: Transformer, plan: Plan, process: Process) -> str:
     """Say what is about to be trained."""
-    compiled = "under XLA" if model.jit_gradients else "without XLA"
+    compiled = "without XLA"
+    if model.jit_gradients:
+        # XLA compiles a shape anew for each device.
+        graphs = len(plan.shapes) * process.num_replicas // process.count
+        compiled = f"under XLA ({wording.count(graphs, 'compilation')})"
     pieces = model.accumulate_steps
     padding_rate = plan.padding_rate_of(process.num_replicas * pieces)
     return (

@@ -42,6 +42,17 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     assert json.loads((folder / "config.json").read_text())["format_version"] == 1
 
 
+def test_a_run_says_how_often_xla_compiles(corpus):
+    """Each of its shapes once for each of a process's four devices."""
+    config = config_of(corpus)
+    _, plan = training_run.plan_batches(corpus, config)
+    model = training_run.build(config, training_run.RunOptions(jit_compile="true"))
+    process = types.SimpleNamespace(num_replicas=8, count=2)
+    line = training_run.describe(model, plan, process)
+    assert f"under XLA ({4 * len(plan.shapes)} compilations)" in line
+    assert f"batches of {len(plan.shapes)} shapes" in line
+
+
 def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_path):
     """Stopped after step 3, with dropout on: the same batches, masks and weights."""
     train(corpus, tmp_path / "run", config_of(corpus, train_steps=3))
