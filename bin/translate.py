@@ -47,9 +47,9 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer where they are long.",
     lower_bound=1,
 )
-# Lines sorted by length together: as many batches lose 1 % to padding, and what is done
-# waits for as many to be written.
-_BATCHES_OF_BLOCK = 32
+# Batches of successive lines that are sorted by length together, and written when all
+# are done: 2.2 % more of captions is padding than with the file sorted, 2.5 % of news.
+_BATCHES_OF_BLOCK = 64
 _SECONDS_BETWEEN_PROGRESS = 10
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)

@@ -10,11 +10,13 @@ the exported folder holds the rest, so this program may be copied anywhere.
 
 import argparse
 import contextlib
+import gzip
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 
 # TensorFlow's C++ prints only what ends the process; 0 shows the rest, such as an ERROR
@@ -84,18 +86,21 @@ def load_signature(saved_model: str):
 
 
 def read_lines(path: str, sample: int | None) -> list[str]:
-    """Return the lines of a file: all, or `sample` of them, evenly spaced.
+    """Return the lines of a file, .gz too: all, or `sample` of them, evenly spaced.
 
     A byte order mark and carriage returns at line ends are dropped.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is empty or not valid UTF-8.
+        ValueError: If it is empty, not valid UTF-8 or a damaged .gz.
     """
     if not pathlib.Path(path).exists():
         raise FileNotFoundError(f"No file {path}. Check --input.")
     try:
-        text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
+        with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+            text = file.read().decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not a whole gzip file: {error}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} must be UTF-8 text. "
@@ -139,7 +144,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--saved_model", required=True, help="exported folder, with its version number"
     )
-    parser.add_argument("--input", required=True, help="text, one sentence a line")
+    parser.add_argument(
+        "--input", required=True, help="text, one sentence a line; .gz too"
+    )
     parser.add_argument(
         "--sample", type=positive_int, help="so many lines, evenly spaced; default: all"
     )

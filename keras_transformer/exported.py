@@ -77,6 +77,7 @@ def export(
         OSError: If the disk is full or the folder cannot be written.
         ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
+    files.check_folder(export_dir)
     is_parser = isinstance(searcher, Parser)
     if is_parser and num_best is not None:
         raise ValueError(

@@ -51,6 +51,25 @@ def shared_data() -> pathlib.Path:
     return folder
 
 
+@pytest.fixture
+def device(tmp_path_factory):
+    """Return the path of a device; as root of a copy, which a defect may destroy."""
+
+    def path_of(name):
+        path = pathlib.Path("/dev", name)
+        if os.geteuid() != 0:
+            return path
+        copy = tmp_path_factory.mktemp("devices") / name
+        try:
+            os.mknod(copy, path.stat().st_mode, path.stat().st_rdev)
+            copy.open("wb").close()
+        except OSError as error:
+            pytest.skip(f"no devices can be made here: {error}")
+        return copy
+
+    return path_of
+
+
 @pytest.fixture(scope="session")
 def two_replicas() -> tf.distribute.Strategy:
     """MirroredStrategy on two CPU devices; one for all tests.

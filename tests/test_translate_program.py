@@ -9,7 +9,7 @@ from keras_transformer.model_dir import ModelDir
 from tests.small_models import make_translator
 
 # Of different lengths, so that those of a block are not answered in their order.
-LINES = ["a" * (1 + number * 7 % 23) + str(number) for number in range(150)]
+LINES = ["a" * (1 + number * 7 % 23) + str(number) for number in range(300)]
 
 
 def shout(text):
@@ -25,7 +25,7 @@ def shout(text):
 
 @pytest.fixture
 def translate(program_of, monkeypatch, tmp_path):
-    """Return what runs the program, in batches of 2 and so in blocks of 64 lines."""
+    """Return what runs the program, in batches of 2 and so in blocks of 128 lines."""
     monkeypatch.setattr(exported, "load", lambda saved_model: shout)
     described = {"decoding": {"max_input_length": 20}}
     monkeypatch.setattr(exported, "read_description", lambda saved_model: described)
@@ -43,17 +43,17 @@ def test_lines_stay_in_order_and_short_inputs_go_without_progress(
     translate, tmp_path, capfd
 ):
     lines = [line[:20] for line in LINES]
-    assert translate(lines) == {"lines": 150, "truncated": 0}
+    assert translate(lines) == {"lines": 300, "truncated": 0}
     assert (tmp_path / "out").read_text().split() == [line.upper() for line in lines]
     assert capfd.readouterr().err == ""
 
 
 def test_cut_sources_are_counted_on_standard_error(translate, tmp_path, capfd):
     num_cut = sum(len(line) > 20 for line in LINES)
-    assert translate(LINES) == {"lines": 150, "truncated": num_cut}
+    assert translate(LINES) == {"lines": 300, "truncated": num_cut}
     assert num_cut > 10
     assert capfd.readouterr().err == (
-        f"{num_cut} of 150 sources were cut to the model's limit of 20 tokens. "
+        f"{num_cut} of 300 sources were cut to the model's limit of 20 tokens. "
         "Divide long lines.\n"
     )
 
@@ -70,11 +70,11 @@ def test_what_was_translated_before_a_failure_stays(translate, tmp_path):
     """The failing line is in the third block; the file of an earlier run stays too."""
     (tmp_path / "out").write_text("earlier\n")
     with pytest.raises(ValueError, match="is not for me") as found:
-        translate([*LINES[:140], "!" * 30, *LINES[141:]])
+        translate([*LINES[:280], "!" * 30, *LINES[281:]])
     partial = tmp_path / "out.partial"
     kept = partial.read_text().split()
     assert found.value.__notes__ == [f"{partial} keeps the first {len(kept)} lines."]
-    assert 128 <= len(kept) <= 140
+    assert 256 <= len(kept) <= 280
     assert kept == [line[:20].upper() for line in LINES[: len(kept)]]
     assert (tmp_path / "out").read_text() == "earlier\n"
 
@@ -86,18 +86,18 @@ def test_progress_tells_lines_and_time_left(translate, monkeypatch, capfd):
     monkeypatch.setattr(tqdm, "tqdm", lambda **given: tell(**given | at_once))
     translate([line[:20] for line in LINES])
     told = capfd.readouterr().err
-    assert " 2/150 [00:" in told and "150/150 [00:" in told and " lines/s]" in told
+    assert " 2/300 [00:" in told and "300/300 [00:" in told and " lines/s]" in told
 
 
 def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate, monkeypatch, tmp_path
 ):
-    """With batches of 1 a block has 32 lines."""
+    """With batches of 1 a block has 64 lines."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
-    lines = ["one two", "", "zwei"] * 11 + ["eins"]
+    lines = ["one two", "", "zwei"] * 22 + ["eins"]
     translate(lines, model_dir="any", nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
-    assert [row[0] for row in rows] == [str(n) for n in range(34) for _ in range(2)]
+    assert [row[0] for row in rows] == [str(n) for n in range(67) for _ in range(2)]
     alone = [best.text for best in translator.translate(["eins"])[0].nbest]
     assert [row[2] for row in rows[-2:]] == alone

@@ -102,22 +102,22 @@ def test_a_sample_is_spread_over_the_file(program, tmp_path):
     """Of 13 lines, 5 begin at 0, 13/5, 26/5, 39/5 and 52/5."""
     path = tmp_path / "in"
     path.write_text("\n".join(str(number) for number in range(13)), encoding="utf-8")
-    assert program.read_lines(path, sample=5) == ["0", "2", "5", "7", "10"]
-    assert len(program.read_lines(path, sample=None)) == 13
-    assert len(program.read_lines(path, sample=17)) == 13
+    assert program.read_lines(str(path), sample=5) == ["0", "2", "5", "7", "10"]
+    assert len(program.read_lines(str(path), sample=None)) == 13
+    assert len(program.read_lines(str(path), sample=17)) == 13
 
 
 def test_lines_end_at_line_feeds_only(program, tmp_path):
     """A Unicode line separator inside a sentence does not cut it; blank lines count."""
     path = tmp_path / "in"
     path.write_text("a\u2028b\n\nc\n", encoding="utf-8")
-    assert program.read_lines(path, sample=None) == ["a\u2028b", "", "c"]
+    assert program.read_lines(str(path), sample=None) == ["a\u2028b", "", "c"]
 
 
 @pytest.mark.parametrize("content", [b"a\r\n\xc3\xa4\r\n", b"\xef\xbb\xbfa\n\xc3\xa4"])
 def test_a_byte_order_mark_and_carriage_returns_are_no_text(program, tmp_path, content):
     (tmp_path / "in").write_bytes(content)
-    assert program.read_lines(tmp_path / "in", sample=None) == ["a", "ä"]
+    assert program.read_lines(str(tmp_path / "in"), sample=None) == ["a", "ä"]
 
 
 def test_cut_lines_are_counted(program, saved_model, tmp_path, capsys):
