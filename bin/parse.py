@@ -10,9 +10,12 @@ apart. --draw=text gives pictures for a terminal, each followed by an empty line
 --draw=svg gives one SVG document of all trees (on standard output, or
 --output=FILE.svg), or, with another --output, a folder with "n.svg" for line n.
 
-A line that is no UTF-8, has no words or more than the model reads ends the program
-with one line that names it; with --skip_bad it is left out, with an empty line in the
-output, and counted. A smaller --beam_size than the paper's 21 is faster.
+Trees are written as they come, to OUTPUT.partial, which becomes OUTPUT at the end and
+stays if the program ends early. Every ten seconds standard error says how far it is.
+
+A line that is not valid UTF-8, has no words or more than the model reads ends the
+program with one line that names it; with --skip_bad it is left out, with an empty line
+in the output, and counted. A smaller --beam_size than the paper's 21 is faster.
 """
 
 from __future__ import annotations
@@ -75,8 +78,7 @@ def main() -> dict:
             parse = parse_run.with_parser(parser, _BATCH_SIZE.value)
         else:
             parse = parse_run.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
-        parses = parse_run.parse_sentences(sentences, parse)
-    parse_run.write_parses(_OUTPUT.value, parses, _DRAW.value)
+        parses = parse_run.parse_and_write(sentences, parse, _OUTPUT.value, _DRAW.value)
     for problem in sentences.problems:
         print(f"left out: {problem}", file=sys.stderr)
     if sentences.problems:

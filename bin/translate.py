@@ -50,7 +50,6 @@ _BATCH_SIZE = flags.DEFINE_integer(
 # Batches of successive lines that are sorted by length together, and written when all
 # are done: 2.2 % more of captions is padding than with the file sorted, 2.5 % of news.
 _BATCHES_OF_BLOCK = 64
-_SECONDS_BETWEEN_PROGRESS = 10
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
 
@@ -93,7 +92,7 @@ def _translate(lines, write):
             translate_batch,
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
         )
-        with _progress(len(lines)) as progress, contextlib.closing(blocks):
+        with text_files.progress(len(lines)) as progress, contextlib.closing(blocks):
             for num_done, ready in blocks:
                 progress.update(num_done)
                 write(_format(ready, first=num_written))
@@ -101,19 +100,6 @@ def _translate(lines, write):
                 num_cut += sum(translation.truncated for translation in ready)
     text_files.report_cut(num_cut, len(lines), limit)
     return num_cut
-
-
-def _progress(num_lines):
-    """Return what says on standard error how far a long translation is."""
-    import tqdm
-
-    return tqdm.tqdm(
-        total=num_lines,
-        unit=" lines",
-        delay=_SECONDS_BETWEEN_PROGRESS,
-        mininterval=_SECONDS_BETWEEN_PROGRESS,
-        smoothing=0,  # lines of a block come sorted by length
-    )
 
 
 def _load():

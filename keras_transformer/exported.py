@@ -149,7 +149,11 @@ def check_same(
     if not len(texts):
         return
     if isinstance(searcher, Parser):
-        run, own, other = parse_in_batches, searcher.parse_batch, _parsing(saved_model)
+        run, own, other = (
+            parse_in_batches,
+            searcher.parse_batch,
+            load_parser(saved_model),
+        )
     else:
         run, own = translate_in_batches, searcher.translate_batch
         other = load(saved_model)
@@ -281,11 +285,21 @@ def parse(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it does not parse, or is damaged.
     """
-    return parse_in_batches(sentences, batch_size, _parsing(saved_model))
+    return parse_in_batches(sentences, batch_size, load_parser(saved_model))
 
 
-def _parsing(saved_model: str | os.PathLike) -> Callable:
-    """Return what parses a batch, as `parse_in_batches` calls it."""
+def load_parser(
+    saved_model: str | os.PathLike,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return what parses a batch, as `parse_in_batches` calls it.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not parse, or is damaged.
+    """
     serve = _signature(saved_model, PARSE_SIGNATURE)
     return lambda text: serve(text=text)
 

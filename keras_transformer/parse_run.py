@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Sequence
 
 from keras_transformer import exported, files, text_files
-from keras_transformer.parser import BATCH_SIZE, Parser, ParseText
+from keras_transformer.parser import BATCH_SIZE, Parser, ParseText, parse_in_batches
 from keras_transformer.parsing import drawing, trees, words
 
 # Takes sentences and returns the parse of each, in order.
 Parse = Callable[[Sequence[str]], Sequence[ParseText]]
+
+# Lines whose trees are written together.
+_LINES_OF_BLOCK = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +116,10 @@ def with_export(saved_model: str | os.PathLike, batch_size: int | None = None) -
     is "".
     """
 
-    def parse(sentences):
-        return exported.parse(saved_model, sentences, batch_size or BATCH_SIZE)
-
-    return parse
+    parse_batch = exported.load_parser(saved_model)
+    return lambda sentences: parse_in_batches(
+        sentences, batch_size or BATCH_SIZE, parse_batch
+    )
 
 
 def leave_out_too_long(sentences: Sentences, parser: Parser) -> None:
@@ -124,27 +128,75 @@ def leave_out_too_long(sentences: Sentences, parser: Parser) -> None:
     Raises:
         ValueError: If a sentence is too long, and bad ones are errors.
     """
-    kept = _kept(sentences)
+    kept = _kept(sentences, range(len(sentences.texts)))
     if kept:
         texts = [sentences.texts[index] for index in kept]
         _leave_out(sentences, kept, parser.too_long(texts))
 
 
-def parse_sentences(sentences: Sentences, parse: Parse) -> list[ParseText | None]:
+def parse_and_write(
+    sentences: Sentences,
+    parse: Parse,
+    path: str | os.PathLike | None,
+    draw: str = "none",
+) -> list[ParseText | None]:
+    """Parse what is not bad and write it as it comes; "svg" is written at the end.
+
+    Progress is told as in `text_files.progress`.
+
+    Args:
+        sentences: What to parse.
+        parse: Parses.
+        path: As in `write_parses`.
+        draw: As in `write_parses`.
+
+    Returns:
+        The parse of each line, None for a bad one.
+
+    Raises:
+        ValueError: If the model could read but a part of a sentence, and bad ones are
+            errors; or as in `write_parses`.
+    """
+    count = len(sentences.texts)
+    parses: list[ParseText | None] = []
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(text_files.progress(count))
+        if draw != "svg":
+            write = stack.enter_context(text_files.line_writer(path))
+        for start in range(0, count, _LINES_OF_BLOCK):
+            block = range(start, min(start + _LINES_OF_BLOCK, count))
+            found = parse_sentences(sentences, parse, block)
+            if draw != "svg":
+                write(_to_lines(found, draw))
+            progress.update(len(block))
+            parses += found
+    if draw == "svg":
+        write_parses(path, parses, draw)
+    return parses
+
+
+def parse_sentences(
+    sentences: Sentences, parse: Parse, block: range | None = None
+) -> list[ParseText | None]:
     """Parse what is not bad; None stands for a bad sentence.
+
+    Args:
+        sentences: What to parse.
+        parse: Parses.
+        block: The lines to parse, from 0; None: all.
 
     Raises:
         ValueError: If the model could read but a part of a sentence, and bad ones are
             errors.
     """
-    kept = _kept(sentences)
+    block = range(len(sentences.texts)) if block is None else block
+    kept = _kept(sentences, block)
     answers = parse([sentences.texts[index] for index in kept]) if kept else []
     _leave_out(sentences, kept, [answer.truncated for answer in answers])
-    parses: list[ParseText | None] = [None] * len(sentences.texts)
-    for index, answer in zip(kept, answers, strict=True):
-        if sentences.texts[index] is not None:
-            parses[index] = answer
-    return parses
+    parses = dict(zip(kept, answers, strict=True))
+    return [
+        parses[index] if sentences.texts[index] is not None else None for index in block
+    ]
 
 
 def write_parses(
@@ -165,15 +217,10 @@ def write_parses(
     Raises:
         ValueError: If `draw` is "svg" and there is nothing to draw.
     """
-    brackets = ["" if parse is None else parse.text for parse in parses]
-    if draw == "none":
-        text_files.write_lines(path, brackets)
+    if draw != "svg":
+        text_files.write_lines(path, _to_lines(parses, draw))
         return
-    found = [trees.from_string(text) if text else None for text in brackets]
-    if draw == "text":
-        pictures = [tree and f"{drawing.draw_text(tree)}\n" for tree in found]
-        text_files.write_lines(path, [picture or "" for picture in pictures])
-        return
+    found = [parse and _tree(parse) for parse in parses]
     drawn = {number: tree for number, tree in enumerate(found, 1) if tree is not None}
     if not drawn:
         raise ValueError("There is no tree to draw: the input has no sentence left.")
@@ -186,8 +233,20 @@ def write_parses(
         files.atomic_write(folder / f"{number}.svg", drawing.draw_svg(tree))
 
 
-def _kept(sentences: Sentences) -> list[int]:
-    return [index for index, text in enumerate(sentences.texts) if text is not None]
+def _to_lines(parses: Sequence[ParseText | None], draw: str) -> list[str]:
+    """Return brackets, or with draw="text" pictures, "" for no tree."""
+    if draw == "none":
+        return ["" if parse is None else parse.text for parse in parses]
+    found = [parse and _tree(parse) for parse in parses]
+    return [f"{drawing.draw_text(tree)}\n" if tree else "" for tree in found]
+
+
+def _tree(parse: ParseText) -> trees.Tree | None:
+    return trees.from_string(parse.text) if parse.text else None
+
+
+def _kept(sentences: Sentences, block: range) -> list[int]:
+    return [index for index in block if sentences.texts[index] is not None]
 
 
 def _leave_out(

@@ -9,10 +9,11 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from keras_transformer import files
 
+_SECONDS_BETWEEN_PROGRESS = 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -150,6 +151,23 @@ def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
             f"{tokens}. Divide long lines.",
             file=sys.stderr,
         )
+
+
+def progress(num_lines: int) -> Any:
+    """Return a tqdm bar for lines, silent for the first ten seconds.
+
+    Afterwards it says every ten seconds on standard error how many lines are done and
+    how long the rest takes.
+    """
+    import tqdm
+
+    return tqdm.tqdm(
+        total=num_lines,
+        unit=" lines",
+        delay=_SECONDS_BETWEEN_PROGRESS,
+        mininterval=_SECONDS_BETWEEN_PROGRESS,
+        smoothing=0,  # lines come sorted by length
+    )
 
 
 def one_line(text: str) -> str:

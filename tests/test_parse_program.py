@@ -149,6 +149,32 @@ def test_what_an_export_reads_in_part_is_bad_too(tmp_path, parser_export):
     assert words_of(first.text) == "the fox" and second is None
 
 
+def test_trees_are_written_as_they_come(tmp_path, monkeypatch):
+    """What was parsed before a failure stays, and so does an earlier file."""
+    monkeypatch.setattr(parse_run, "_LINES_OF_BLOCK", 2)
+    seen, output = [], tmp_path / "trees"
+    output.write_text("earlier")
+
+    def parse(texts):
+        seen.append((tmp_path / "trees.partial").read_text())
+        if "last" in texts:
+            raise ValueError("last is not for me")
+        return [ParseText(f"(S (XX {text}))", 0.0, False, True) for text in texts]
+
+    texts = ["the", "fox", "sees", None, "last"]
+    sentences = parse_run.Sentences(texts, "text", skip_bad=True)
+    with pytest.raises(ValueError, match="last is not") as found:
+        parse_run.parse_and_write(sentences, parse, output)
+    first = "(S (XX the))\n(S (XX fox))\n"
+    second = "(S (XX sees))\n\n"
+    assert seen == ["", first, first + second]
+    assert found.value.__notes__ == [f"{output}.partial keeps the first 4 lines."]
+    assert output.read_text() == "earlier"
+    sentences.texts[-1] = None
+    assert len(parse_run.parse_and_write(sentences, parse, output)) == 5
+    assert output.read_text() == first + second + "\n"
+
+
 def test_unconstrained_answers_are_repaired_and_counted(tmp_path):
     parse = parse_run.with_parser(make_parser(constrained=False))
     found = parse(["one two three", "A dog runs !"])
