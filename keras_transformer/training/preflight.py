@@ -16,6 +16,9 @@ from keras_transformer.training.strategies import Process
 
 # Of the memory that is free, how much a step may take.
 _USABLE = 0.9
+# oneDNN's allocator counts tensors of 256 KiB and more. Some have half the size of the
+# activations of a layer.
+_COUNTED_BYTES = 2**19
 
 
 class NotEnoughMemoryError(ValueError):
@@ -107,10 +110,12 @@ def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of this process in bytes.
 
     Linux kills a process that asks for too much, without a message. So the fewest rows
-    and a quarter of all come first. Their difference is the memory of the rows between:
-    gradients, which have the same size in any step, are not in it.
+    and a quarter of all come first, or more where the tensors of a quarter would be too
+    small to count. Their difference is the memory of the rows between: gradients, which
+    have the same size in any step, are not in it.
     """
-    quarter = min(max(rows // 4 // multiple, 2) * multiple, rows)
+    counted = math.ceil(_COUNTED_BYTES / (4 * model.config.d_model * min(lengths)))
+    quarter = min(max(rows // 4 // multiple, counted, 2) * multiple, rows)
     held = _peak_of_tensors()  # by the batch tried before; oneDNN uses it again
     forget_peak()
     fewest, more = (

@@ -10,8 +10,8 @@ from keras_transformer.training.strategies import Process
 from tests.training.small_runs import config_of, train
 from tests.training.test_train_step import make, step_bytes, wide_model
 
-# Most tokens; neither; most weights of attention. Rows, source, target.
-SHAPES = ((30, 5, 3), (9, 7, 11), (5, 13, 17))
+# Most tokens; most target tokens; most weights of attention. Rows, source, target.
+SHAPES = ((29_999, 5, 3), (9000, 7, 11), (5000, 13, 17))
 
 
 @pytest.fixture
@@ -35,34 +35,35 @@ def test_the_largest_shapes_are_tried_and_their_memory_said(process, monkeypatch
         "train_on_padding",
         lambda model, process, *shape: tried.append(shape),
     )
-    preflight.check_memory(make(accumulate_steps=2), process, SHAPES, lines.append)
-    # Rows are even; two come first, then a quarter, or four if that is more.
+    model = wide_model(accumulate_steps=2)
+    preflight.check_memory(model, process, SHAPES, lines.append)
+    # Rows are even; two come first, then a quarter.
     assert tried == [
-        *((2, 13, 17), (4, 13, 17), (6, 13, 17)),  # most attention weights
-        *((2, 5, 3), (6, 5, 3), (30, 5, 3)),  # most tokens
-        *((2, 7, 11), (4, 7, 11), (10, 7, 11)),  # most target tokens
+        *((2, 13, 17), (1250, 13, 17), (5000, 13, 17)),  # most attention weights
+        *((2, 5, 3), (7500, 5, 3), (30_000, 5, 3)),  # most tokens
+        *((2, 7, 11), (2250, 7, 11), (9000, 7, 11)),  # most target tokens
     ]
-    assert lines[0].startswith("a batch of 6 rows of 13 + 17 tokens takes ")
-    assert lines[1].startswith("a batch of 30 rows of 5 + 3 tokens takes ")
-    assert lines[2].startswith("a batch of 10 rows of 7 + 11 tokens takes ")
+    assert lines[0].startswith("a batch of 5,000 rows of 13 + 17 tokens takes ")
+    assert lines[1].startswith("a batch of 30,000 rows of 5 + 3 tokens takes ")
+    assert lines[2].startswith("a batch of 9,000 rows of 7 + 11 tokens takes ")
     assert lines[0].endswith(" GiB of memory at the peak")
 
 
 def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
-    """The second row took 50 bytes; 150 more may be used, where 6 * 50 are needed.
+    """199 rows took 50 bytes each; 600 more need 30,000, and 15,000 may be used.
 
-    So 2 + 150 / 50 = 5 rows fit.
+    So 200 + 15,000 / 50 = 500 rows fit.
     """
-    peaks = iter([1000, 1050])
+    peaks = iter([1000, 1000 + 199 * 50])
     monkeypatch.setattr(preflight, "_peak_of_step", lambda *arguments: next(peaks))
     monkeypatch.setattr(preflight, "_peak_of_tensors", lambda: 0)
-    monkeypatch.setattr(preflight, "available_bytes", lambda: 150 / 0.9 + 1e-6)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 15_000 / 0.9 + 1e-6)
     with pytest.raises(preflight.NotEnoughMemoryError) as caught:
-        preflight.check_memory(make(), process, ((8, 7, 11),))
+        preflight.check_memory(wide_model(), process, ((800, 7, 11),))
     assert str(caught.value) == (
-        "A batch of 8 rows of 7 + 11 tokens on 1 replica(s) does not fit into "
-        "memory. 5 rows would: pass --max_tokens_per_replica=55 to cut batches into "
-        "pieces, which leaves the result as it is, or --tokens_per_batch=55."
+        "A batch of 800 rows of 7 + 11 tokens on 1 replica(s) does not fit into "
+        "memory. 500 rows would: pass --max_tokens_per_replica=5500 to cut batches "
+        "into pieces, which leaves the result as it is, or --tokens_per_batch=5500."
     )
 
 
@@ -88,15 +89,15 @@ def test_the_trial_allows_pieces_where_the_whole_batch_is_too_large(
 
 
 def test_memory_that_a_batch_before_has_taken_is_used_again(process, monkeypatch):
-    """6 * 50 bytes are needed beyond those of 2 rows; 200 are held and 100 are free."""
-    peaks = iter([1000, 1050])
+    """600 rows need 30,000 bytes beyond those of 200; 20,000 are held, 10,000 free."""
+    peaks = iter([1000, 1000 + 199 * 50])
     monkeypatch.setattr(preflight, "_peak_of_step", lambda *arguments: next(peaks))
-    monkeypatch.setattr(preflight, "_peak_of_tensors", lambda: 1250)
-    monkeypatch.setattr(preflight, "available_bytes", lambda: 100 / 0.9 + 1e-6)
+    monkeypatch.setattr(preflight, "_peak_of_tensors", lambda: 1000 + 199 * 50 + 20_000)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 10_000 / 0.9 + 1e-6)
     monkeypatch.setattr(preflight, "train_on_padding", lambda *arguments: None)
     lines = []
-    preflight.check_memory(make(), process, ((8, 7, 11),), lines.append)
-    assert lines[0].startswith("a batch of 8 rows of 7 + 11 tokens takes ")
+    preflight.check_memory(wide_model(), process, ((800, 7, 11),), lines.append)
+    assert lines[0].startswith("a batch of 800 rows of 7 + 11 tokens takes ")
 
 
 def test_a_gpu_that_is_full_is_tried_with_half_until_it_fits(process, monkeypatch):
