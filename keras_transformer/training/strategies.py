@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -33,7 +33,8 @@ def make_strategy(
     Raises:
         ValueError: If the choice is unknown, there are fewer devices than replicas, or
             TF_CONFIG is absent or names no workers.
-        RuntimeError: If logical CPU devices are needed after TensorFlow has started.
+        RuntimeError: If logical CPU devices, or some of a worker's GPUs, are asked for
+            after TensorFlow has started.
     """
     check_choice("distribution", distribution, DISTRIBUTIONS)
     if distribution == "tpu":
@@ -57,6 +58,8 @@ def make_strategy(
         distribution = "mirrored" if num_replicas > 1 else "one_device"
         if len(_cluster_tasks(os.environ.get("TF_CONFIG", ""))) > 1:
             distribution = "multi_worker"
+    if gpus:
+        _show_only(gpus[:num_replicas], distribution)
     if distribution == "one_device":
         # TensorFlow's own: the first GPU, else the CPU. The iterators of any other
         # strategy may wait as long again as they have lived when `fit` ends (2.21).
@@ -69,7 +72,6 @@ def make_strategy(
                 "`num_replicas` must be 1 in a worker without GPUs: start more. "
                 f"Received: {num_replicas}."
             )
-        tf.config.set_visible_devices(gpus[:num_replicas], "GPU")
         return tf.distribute.MultiWorkerMirroredStrategy()
     kind = "GPU" if gpus else "CPU"
     return tf.distribute.MirroredStrategy(
@@ -187,6 +189,17 @@ def _tpu_strategy() -> tf.distribute.Strategy:
         os.environ.get("TPU_NAME", "local")
     )
     return tf.distribute.TPUStrategy(resolver)
+
+
+def _show_only(gpus: Sequence[Any], distribution: str) -> None:
+    """Keep TensorFlow off the other GPUs, whose memory it would take too."""
+    try:
+        tf.config.set_visible_devices(gpus, "GPU")
+    except RuntimeError:
+        # TensorFlow has started and taken them all. Only the strategy of several
+        # workers would train on them too.
+        if distribution == "multi_worker":
+            raise
 
 
 def _split_cpu(num_replicas: int) -> None:

@@ -33,6 +33,66 @@ def test_workers_need_to_be_told_of_each_other(monkeypatch, given):
     strategies.check_cluster()
 
 
+@pytest.fixture
+def eight_gpus(monkeypatch):
+    """A machine with eight GPUs; returns the kinds and numbers of what is used."""
+    gpus = [
+        tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU")
+        for number in range(8)
+    ]
+    used = {"visible": gpus, "replicas": None}
+
+    def show(devices, kind):
+        assert kind == "GPU"
+        used["visible"] = devices
+
+    def mirror(devices):
+        assert len(used["visible"]) == len(devices), "hidden before they are used"
+        used["replicas"] = devices
+
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config, "set_visible_devices", show)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", mirror)
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: None)
+    return used
+
+
+def _numbers(used):
+    return [int(device.name[-1]) for device in used["visible"]]
+
+
+def test_gpus_that_do_not_train_are_left_to_others(eight_gpus, monkeypatch):
+    strategies.make_strategy("mirrored", 2)
+    assert _numbers(eight_gpus) == [0, 1]
+    assert eight_gpus["replicas"] == ["/GPU:0", "/GPU:1"]
+    strategies.make_strategy("auto", 3)
+    assert _numbers(eight_gpus) == [0, 1, 2]
+    strategies.make_strategy("one_device")
+    assert _numbers(eight_gpus) == [0]
+    strategies.make_strategy()
+    assert _numbers(eight_gpus) == [*range(8)]
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": CLUSTER}))
+    strategies.make_strategy("multi_worker", 5)
+    assert _numbers(eight_gpus) == [0, 1, 2, 3, 4]
+
+
+def test_gpus_that_tensorflow_has_taken_are_no_reason_not_to_train(
+    eight_gpus, monkeypatch
+):
+    """As in a notebook; workers would train on all of them, which is not asked for."""
+
+    def fail(devices, kind):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", fail)
+    made = strategies.make_strategy("one_device")
+    assert made is tf.distribute.get_strategy()
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": CLUSTER}))
+    with pytest.raises(RuntimeError, match="cannot be modified"):
+        strategies.make_strategy("multi_worker", 5)
+
+
 def test_the_chief_comes_first_and_an_evaluator_does_not_train():
     tasks = strategies._cluster_tasks(json.dumps({"cluster": CLUSTER}))
     assert tasks == [("chief", 0), ("worker", 0), ("worker", 1)]
