@@ -30,7 +30,9 @@ from keras_transformer import (
 )
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
-_PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
+_PRESET = flags.DEFINE_string(
+    "preset", "base", "Name of the configuration to train; help: print all of them."
+)
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "A corpus prepared by bin/prepare_data.py."
 )
@@ -105,6 +107,9 @@ flags.adopt_module_key_flags(preset_flags)
 
 def main() -> dict:
     """Train and return the JSON summary."""
+    if _PRESET.value == "help":
+        print(presets.table())
+        return {"presets": presets.names()}
     programs.check_given(_DATA_DIR, _MODEL_DIR)
     preset = chosen_preset()
     # TensorFlow takes seconds to import: wrong flags are answered before.

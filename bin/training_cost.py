@@ -36,7 +36,9 @@ _SUSTAINED_TFLOPS = flags.DEFINE_float(
 _UTILIZATION = flags.DEFINE_float(
     "utilization", 0.4, "Share of its peak that a device later than P100 sustains."
 )
-_PRESET = flags.DEFINE_string("preset", "base", "Model and training to count.")
+_PRESET = flags.DEFINE_string(
+    "preset", "base", "Model and training to count; help: print all of them."
+)
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Optimizer steps; default: the preset's."
 )
@@ -47,6 +49,9 @@ _MEAN_LENGTH = flags.DEFINE_integer(
 
 def main() -> dict:
     """Print costs and Table 2, and return the JSON summary."""
+    if _PRESET.value == "help":
+        print(presets.table())
+        return {"presets": presets.names()}
     preset = presets.get(_PRESET.value)
     check_at_least("mean_length", _MEAN_LENGTH.value, 1)
     steps = preset.training.train_steps

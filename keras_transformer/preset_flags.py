@@ -62,5 +62,6 @@ def _define(field: dataclasses.Field, comment: str) -> flags.FlagHolder:
         "float": flags.DEFINE_float,
         "str": flags.DEFINE_string,
     }[str(field.type).removesuffix(" | None")]
-    text = f"{comment or field.name} Default: the preset's."
+    base = "none" if field.default is None else field.default
+    text = f"{comment or field.name + '.'} Default: the preset's; in base: {base}."
     return define_kind(field.name, None, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from keras_transformer import training_cost
 from keras_transformer.config import (
     DecodingConfig,
     ModelConfig,
@@ -71,6 +72,7 @@ _WORD_PIECES = 32_000
 # vocabulary of its own. "Dropout, both attention and residual", and learning rates were
 # chosen on section 22, and not printed: 0.2 and 16,000 steps of warm-up for the WSJ
 # alone are tensor2tensor's.
+_PARSER_SYMBOLS = 100  # about as many as labels and tags need; for `table`
 _PARSER = ModelConfig(num_layers=4, d_model=1024, share_embeddings=False)
 _PARSER_TRAINING = TrainingConfig(max_length=512)
 _PARSER_DECODING = DecodingConfig(
@@ -219,3 +221,41 @@ def get(name: str) -> Preset:
     """
     check_choice("preset", name, names())
     return next(preset for preset in _PRESETS if preset.name == name)
+
+
+def table() -> str:
+    """Return all presets and their values as a table in Markdown.
+
+    Parameters are counted at the preset's number of words and a parser's 100 symbols;
+    a model takes both numbers from its corpus.
+    """
+    rows = [
+        ("preset", "N", "d_model", "d_ff", "h", "P_drop", "words", "parameters")
+        + ("steps", "warm-up", "tokens a batch", "beam", "what it is for")
+    ]
+    rows += [_table_row(preset) for preset in _PRESETS]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows)
+
+
+def _table_row(preset: Preset) -> tuple[str, ...]:
+    model, training = preset.model, preset.training
+    counted = model
+    if not model.share_embeddings:
+        counted = dataclasses.replace(model, target_vocab_size=_PARSER_SYMBOLS)
+    return (
+        preset.name,
+        str(model.num_layers),
+        str(model.d_model),
+        str(model.d_ff),
+        str(model.num_heads),
+        str(model.dropout_rate),
+        f"{model.vocab_size:,}",
+        f"{training_cost.num_parameters(counted) / 1e6:.1f} M",
+        f"{training.train_steps:,}",
+        f"{training.warmup_steps:,}",
+        f"{training.tokens_per_batch:,}",
+        str(preset.decoding.beam_size),
+        preset.description,
+    )

@@ -1,6 +1,8 @@
 """Every model of the paper by name, against the figures the paper prints."""
 
 import dataclasses
+import subprocess
+import sys
 import types
 
 import keras
@@ -43,6 +45,39 @@ def reduced(name):
         value_dim=narrow(model.head_value_dim),
         num_positions=20,
     )
+
+
+def test_the_page_of_presets_is_the_table(repository):
+    """Written by `bin/train.py --preset=help`."""
+    page = (repository / "docs" / "presets.md").read_text(encoding="utf-8")
+    assert page.endswith(f"\n\n{presets.table()}\n")
+    assert [row.split()[1] for row in presets.table().splitlines()[2:]] == (
+        presets.names()
+    )
+    [base] = [row for row in presets.table().splitlines() if row.startswith("| base ")]
+    values = [value.strip() for value in base.split("|")[2:-2]]
+    assert values == (
+        ["6", "512", "2048", "8", "0.1", "37,000", "63.0 M", "100,000", "4,000"]
+        + ["25,000", "4"]
+    )
+
+
+@pytest.mark.parametrize("program", ["bin/train.py", "bin/training_cost.py"])
+def test_programs_list_the_presets(program_of, program, capsys):
+    assert program_of(program)(preset="help") == {"presets": presets.names()}
+    assert capsys.readouterr().out == presets.table() + "\n"
+
+
+def test_help_has_the_values_of_base(repository):
+    """The default preset; a flag whose field has no comment is a sentence too."""
+    program = repository / "bin" / "train.py"
+    said = subprocess.run(
+        [sys.executable, program, "--help"], capture_output=True, text=True
+    )
+    text = " ".join(said.stdout.split())
+    assert "sub-layer's output. Default: the preset's; in base: 512. " in text
+    assert "d_model / num_heads. Default: the preset's; in base: none. " in text
+    assert "--warmup_steps: warmup_steps. Default: " in text
 
 
 def test_every_row_of_table_3_has_a_preset():
