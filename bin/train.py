@@ -43,7 +43,7 @@ _TASK = flags.DEFINE_enum(
     "task", None, ["translation", "parsing"], "What is learned; default: the corpus's."
 )
 _CHECKPOINT_EVERY_STEPS = flags.DEFINE_integer(
-    "checkpoint_every_steps", None, "Steps between two checkpoints."
+    "checkpoint_every_steps", None, "Steps between two checkpoints.", lower_bound=1
 )
 _CHECKPOINT_EVERY_MINUTES = flags.DEFINE_float(
     "checkpoint_every_minutes",
@@ -51,30 +51,36 @@ _CHECKPOINT_EVERY_MINUTES = flags.DEFINE_float(
     "Minutes between two checkpoints; 10, as in the paper, unless they come by steps.",
 )
 _KEEP_CHECKPOINTS = flags.DEFINE_integer(
-    "keep_checkpoints", None, "Checkpoints kept; default: as many as are averaged."
+    "keep_checkpoints",
+    None,
+    "Checkpoints kept; default: as many as are averaged.",
+    lower_bound=1,
 )
 _EVALUATE_EVERY_STEPS = flags.DEFINE_integer(
-    "evaluate_every_steps", 1000, "Steps between two evaluations."
+    "evaluate_every_steps", 1000, "Steps between two evaluations.", lower_bound=1
 )
 _BLEU_SENTENCES = flags.DEFINE_integer(
     "bleu_sentences",
     None,
     "Validation sentences translated at each evaluation for BLEU, which then decides "
     "the best checkpoint; 0: none, the loss decides. Default: 1000, for parsing 0.",
+    lower_bound=0,
 )
 _EARLY_STOPPING_EVALUATIONS = flags.DEFINE_integer(
     "early_stopping_evaluations",
     None,
     "Evaluations without a new best after which training stops; default: never.",
+    lower_bound=1,
 )
 _LOG_EVERY_STEPS = flags.DEFINE_integer(
-    "log_every_steps", 100, "Steps between two lines of progress."
+    "log_every_steps", 100, "Steps between two lines of progress.", lower_bound=1
 )
 _MAX_SKIPPED_STEPS = flags.DEFINE_integer(
     "max_skipped_steps",
     5,
     "Steps in a row whose loss or gradients are not finite, after which training goes "
     "back to the last checkpoint with half the learning rate, and the next time stops.",
+    lower_bound=1,
 )
 _PREFLIGHT = flags.DEFINE_bool(
     "preflight",
@@ -111,7 +117,7 @@ def main() -> dict:
         print(presets.table())
         return {"presets": presets.names()}
     programs.check_given(_DATA_DIR, _MODEL_DIR)
-    preset = chosen_preset()
+    preset, devices = chosen_preset(), device_flags.options()
     # TensorFlow takes seconds to import: wrong flags are answered before.
     startup.import_tensorflow()
     from keras_transformer import data
@@ -127,7 +133,7 @@ def main() -> dict:
         seed=_SEED.value,
     )
     options = training_run.RunOptions(
-        **device_flags.options(),
+        **devices,
         checkpoint_every_steps=_CHECKPOINT_EVERY_STEPS.value,
         checkpoint_every_minutes=_CHECKPOINT_EVERY_MINUTES.value,
         keep_checkpoints=_KEEP_CHECKPOINTS.value,

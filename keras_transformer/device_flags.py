@@ -16,12 +16,14 @@ NUM_REPLICAS = flags.DEFINE_integer(
     "num_replicas",
     None,
     "Devices of this machine to use; without GPUs, logical CPU devices.",
+    lower_bound=1,
 )
 MAX_TOKENS_PER_REPLICA = flags.DEFINE_integer(
     "max_tokens_per_replica",
     None,
     "Tokens of one side that fit on a device; a batch with more is cut into pieces, so "
     "that --tokens_per_batch holds on any number of devices. Default: no limit.",
+    lower_bound=1,
 )
 JIT_COMPILE = flags.DEFINE_enum(
     "jit_compile",
@@ -38,7 +40,16 @@ PRECISION = flags.DEFINE_enum(
 
 
 def options() -> dict[str, Any]:
-    """Return the flags that `training.run.RunOptions` takes, by its names."""
+    """Return the flags that `training.run.RunOptions` takes, by its names.
+
+    Raises:
+        ValueError: If they exclude each other.
+    """
+    if DISTRIBUTION.value == "one_device" and NUM_REPLICAS.value not in (None, 1):
+        raise ValueError(
+            f"--num_replicas={NUM_REPLICAS.value} and --distribution=one_device "
+            "exclude each other; give --distribution=mirrored."
+        )
     return {
         "distribution": DISTRIBUTION.value,
         "num_replicas": NUM_REPLICAS.value,

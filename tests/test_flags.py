@@ -90,3 +90,13 @@ def test_a_corpus_needs_one_source(refuse):
     refuse(program, "--valid_trees is needed", task="parsing", train_trees="a", **where)
     both = {"dataset": "phrasebook", "train_source": "a"}
     refuse(program, "--dataset and --train_source exclude each other", **both, **where)
+
+
+def test_what_cannot_be_trained_is_refused(refuse):
+    program, where = "bin/train.py", {"data_dir": "data", "model_dir": "model"}
+    many = {"num_replicas": 2, "distribution": "one_device"}
+    message = "--num_replicas=2 and --distribution=one_device exclude each other"
+    refuse(program, message, **many, **where)
+    message = "--log_every_steps=0: 0 is not a positive"
+    refuse(program, message, log_every_steps=0, **where)
+    refuse(program, "`num_heads` must divide `d_model`", num_heads=7, **where)
