@@ -22,7 +22,14 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import device_flags, presets, programs, reproduction, startup
+from keras_transformer import (
+    device_flags,
+    presets,
+    programs,
+    reproduction,
+    startup,
+    wording,
+)
 from keras_transformer.config import check_at_least
 
 _TABLE = flags.DEFINE_enum("table", "3", ["3"], "Table of the paper.")
@@ -58,7 +65,9 @@ def main() -> dict:
     output = pathlib.Path(_OUTPUT_DIR.value)
     results, compared = {}, []
     for number, row in enumerate(rows, start=1):
-        print(f"row {row}, {number} of {len(rows)}", flush=True)
+        left = reproduction.seconds_left(results, scaled)
+        said = "" if left is None else f", {wording.duration(left)} left for all"
+        print(f"row {row}, {number} of {len(rows)}{said}", flush=True)
         results[row] = reproduction.in_own_process(
             reproduction.run_row,
             row,

@@ -17,7 +17,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import presets, programs, training_cost
+from keras_transformer import presets, programs, training_cost, wording
 from keras_transformer.config import check_at_least
 
 _HOURS = flags.DEFINE_float("hours", None, "Wall time of the training.")
@@ -68,7 +68,8 @@ def main() -> dict:
         "counted_flops": counted,
     }
     print(
-        f"{preset.name}: {summary['num_parameters']:,} parameters; {steps:,} steps of "
+        f"{preset.name}: {summary['num_parameters']:,} parameters; "
+        f"{wording.count(steps, 'step')} of "
         f"{preset.training.tokens_per_batch:,} + {preset.training.tokens_per_batch:,} "
         f"tokens cost {counted:.2g} FLOPs, counted from the model"
     )

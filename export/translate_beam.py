@@ -28,7 +28,7 @@ if not __package__:  # run as a file: the checkout need not be installed
         filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
     )
 
-from keras_transformer import programs, startup, text_files
+from keras_transformer import programs, startup, text_files, wording
 from keras_transformer.config import TRANSLATED_AT_ONCE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -77,7 +77,8 @@ def main(beam_arguments: list[str]) -> dict:
     )
     summary = beam_translation.translate(config, options)
     print(
-        f"{summary['lines']:,} lines in {summary['shards']:,} shards, "
+        f"{wording.count(summary['lines'], 'line')} in "
+        f"{wording.count(summary['shards'], 'shard')}, "
         f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} were there and skipped"
     )
     decoding = exported.read_description(config.saved_model).get("decoding", {})

@@ -9,14 +9,14 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from absl import logging
 
-from keras_transformer import files, presets, startup
+from keras_transformer import files, presets, startup, training_cost
 from keras_transformer.config import check_choice
 
 # Names of the rows as the paper has them; each is base with one change.
@@ -34,6 +34,8 @@ SCALES = ("full", "mini")
 # less than the steps, so that the rate does not rise too fast to follow.
 _MINI_WIDTH, _MINI_DEPTH = 4, 2
 _MINI_STEPS, _MINI_WARMUP, _MINI_BATCH = 50, 10, 10
+# Tokens of a sentence, for estimates of cost.
+_LENGTH = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +101,33 @@ def shrink(preset: presets.Preset) -> presets.Preset:
             tokens_per_batch=training.tokens_per_batch // _MINI_BATCH,
         ),
     )
+
+
+def seconds_left(
+    results: Mapping[str, RowResult], chosen: Mapping[str, presets.Preset]
+) -> float | None:
+    """Estimate how long the other rows take, by what they cost in FLOPs.
+
+    Args:
+        results: Of the rows that are finished.
+        chosen: What every row trains.
+
+    Returns:
+        The seconds; None while no row is finished.
+    """
+    if not results:
+        return None
+
+    def flops(rows):
+        return sum(
+            training_cost.training_flops(chosen[row].model, _LENGTH, _LENGTH)
+            * chosen[row].training.tokens_per_batch
+            * chosen[row].training.train_steps
+            for row in rows
+        )
+
+    seconds = sum(result.seconds for result in results.values())
+    return seconds * flops(chosen.keys() - results.keys()) / flops(results)
 
 
 def print_at_once(line: str) -> None:

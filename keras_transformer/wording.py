@@ -7,9 +7,9 @@ import itertools
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def count(number: int, noun: str) -> str:
-    """Return "1 shape", "2 shapes", "1,000 shapes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 shape", "2 shapes", "1,000 shapes"; `plural` is for another ending."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -299,7 +300,20 @@ def test_the_program_runs_the_rows_in_order_and_reports(
     assert resolve_options == {"precision": "float32", "seed": 3}
     page = (tmp_path / "table3.md").read_text()
     assert "python bin/reproduce.py --rows=E,A1" in page
-    assert "row A1, 2 of 3" in capsys.readouterr().out
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "row base, 1 of 3"  # which tells how long the others take
+    assert re.fullmatch(r"row A1, 2 of 3, .* left for all", second)
+
+
+def test_time_left_of_a_table_is_estimated_by_what_its_rows_cost():
+    """C3 has eight layers where base has six, and C1 two; the softmax stays."""
+    chosen = {row: reproduction.row_preset(row) for row in ("base", "C1", "C3")}
+    assert reproduction.seconds_left({}, chosen) is None
+    result = reproduction.RowResult("base", {}, 5.0, 25.0, 65, seconds=600.0)
+    left = reproduction.seconds_left({"base": result}, chosen)
+    assert 900 < left < 1200  # 10 layers and two softmaxes, for 6 and one
+    done = {row: dataclasses.replace(result, row=row) for row in chosen}
+    assert reproduction.seconds_left(done, chosen) == 0
 
 
 def test_bad_flags_end_in_one_line(repository, tmp_path):

@@ -14,6 +14,8 @@ def test_one_is_no_plural(number, said):
 
 def test_counts_have_commas():
     assert wording.count(12_345, "pair") == "12,345 pairs"
+    assert wording.count(12_345, "batch", "batches") == "12,345 batches"
+    assert wording.count(1, "batch", "batches") == "1 batch"
 
 
 @pytest.mark.parametrize(

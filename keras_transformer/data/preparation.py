@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import tqdm
 
-from keras_transformer import config, files
+from keras_transformer import config, files, wording
 from keras_transformer.data import corpus, metadata
 from keras_transformer.data.sources import ParallelSource
 
@@ -204,7 +204,8 @@ def report(prepared: metadata.DataMetadata) -> str:
         ]
         what = "dropped" if name == "train" else "left out of the loss"
         lines.append(
-            f"{name}: {split.pairs_read:,} pairs read, {split.pairs:,} encoded, "
+            f"{name}: {wording.count(split.pairs_read, 'pair')} read, "
+            f"{split.pairs:,} encoded, "
             f"{what}: {', '.join(dropped) or 'none'}; {split.source_tokens:,} + "
             f"{split.target_tokens:,} tokens, {_tokens_a_word(split, bool(own))}"
         )
@@ -214,7 +215,7 @@ def report(prepared: metadata.DataMetadata) -> str:
         )
         lines.append(
             f"{padding.tokens_per_batch:,} tokens a batch: "
-            f"{padding.batches_per_epoch:,} batches an epoch, "
+            f"{wording.count(padding.batches_per_epoch, 'batch', 'batches')} an epoch, "
             f"{padding.padding_rate:.1%} padding, shapes {shapes}"
         )
     return "\n".join(lines)

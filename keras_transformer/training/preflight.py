@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_transformer import data
+from keras_transformer import data, wording
 from keras_transformer.model import Transformer
 from keras_transformer.training.strategies import Process
 
@@ -228,7 +228,7 @@ def _too_large(model, process, rows, lengths, fitting) -> NotEnoughMemoryError:
     pieces = process.num_replicas * model.accumulate_steps
     problem = (
         f"A batch of {rows:,} rows of {_said(lengths)} tokens on "
-        f"{process.num_replicas} replica(s) does not fit into memory."
+        f"{wording.count(process.num_replicas, 'replica')} does not fit into memory."
     )
     if not fitting:
         return NotEnoughMemoryError(

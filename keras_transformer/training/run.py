@@ -601,7 +601,7 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
         + (f" in {process.count} workers" if process.count > 1 else "")
         + (f", {pieces} pieces a batch" if pieces > 1 else "")
         + f", {compiled}; {wording.count(plan.num_pairs, 'pair')} in "
-        f"{plan.batches_per_epoch:,} batches of "
+        f"{wording.count(plan.batches_per_epoch, 'batch', 'batches')} of "
         f"{wording.count(len(plan.shapes), 'shape')}, "
         f"{100 * padding_rate:.1f} % padding"
         + (f", {plan.pairs_per_row:.1f} pairs a row" if model.is_packed else "")

@@ -388,7 +388,7 @@ def test_report_names_counts_reasons_and_shapes(tmp_path):
         "valid: 2 pairs read, 2 encoded, left out of the loss: n"
     )
     assert lines[3] == (
-        "4,096 tokens a batch: 1 batches an epoch, 29.2% padding, shapes 3x(4+4)"
+        "4,096 tokens a batch: 1 batch an epoch, 29.2% padding, shapes 3x(4+4)"
     )
 
 

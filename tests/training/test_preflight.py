@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
     with pytest.raises(preflight.NotEnoughMemoryError) as caught:
         preflight.check_memory(wide_model(), process, ((800, 7, 11),))
     assert str(caught.value) == (
-        "A batch of 800 rows of 7 + 11 tokens on 1 replica(s) does not fit into "
+        "A batch of 800 rows of 7 + 11 tokens on 1 replica does not fit into "
         "memory. 500 rows would: pass --max_tokens_per_replica=5500 to cut batches "
         "into pieces, which leaves the result as it is, or --tokens_per_batch=5500."
     )

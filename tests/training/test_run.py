@@ -34,8 +34,9 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     assert "1 replica, without XLA" in lines[0]
     progress = [line for line in lines if line.startswith("step ")]
     assert [line.split()[1] for line in progress] == ["2/6", "4/6", "6/6"]
-    for part in ("perplexity", "accuracy", "learning rate", "tokens/s", "shapes"):
+    for part in ("perplexity", "accuracy", "learning rate", "tokens/s", " shape"):
         assert part in progress[0]
+    assert all(line.endswith(" s left") for line in progress)
     assert sum(line.startswith("validation at step") for line in lines) == 2
     # 6 steps of 150 padded tokens a side at most; a token costs a few thousand FLOPs.
     assert 1e6 < summary["flops"] < 6 * 150 * 1e5
@@ -55,9 +56,14 @@ def test_a_run_says_how_often_xla_compiles(corpus):
 
 def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_path):
     """Stopped after step 3, with dropout on: the same batches, masks and weights."""
-    train(corpus, tmp_path / "run", config_of(corpus, train_steps=3))
+    lines = []
+    config = config_of(corpus, train_steps=3)
+    first = train(corpus, tmp_path / "run", config, lines)
+    assert lines[1].startswith("warning: training ends after 3 steps, within the 5")
     summary = train(corpus, tmp_path / "run")
     assert summary["steps"] == 6
+    assert summary["flops"] == pytest.approx(whole[1]["flops"])  # of both parts
+    assert summary["seconds"] > first["seconds"]
     for ours, theirs in zip(weights(tmp_path / "run"), weights(whole[0]), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

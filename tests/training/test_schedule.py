@@ -1,10 +1,16 @@
 """The learning rate of Eq. 3 against hand-worked numbers."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from keras_transformer.config import TrainingConfig
-from keras_transformer.training.schedule import TransformerSchedule, paper_optimizer
+from keras_transformer.training.schedule import (
+    TransformerSchedule,
+    paper_optimizer,
+    warm_up_warning,
+)
 
 
 def test_rates_by_hand():
@@ -40,3 +46,24 @@ def test_schedule_round_trips_and_checks_itself():
     assert float(again(7)) == float(schedule(7))
     with pytest.raises(ValueError, match="`warmup_steps` must be at least 1"):
         TransformerSchedule(16, warmup_steps=0)
+
+
+def test_a_run_that_ends_within_its_warm_up_is_told_what_to_give():
+    """A quarter of the steps, to the rate that the preset would have reached."""
+    config = TrainingConfig(
+        train_steps=120, warmup_steps=2000, learning_rate_scale=2.53
+    )
+    assert warm_up_warning(config) == (
+        "warning: training ends after 120 steps, within the 2,000 in which the "
+        "learning rate rises. Give a shorter rise to the same peak, --warmup_steps=30 "
+        "--learning_rate_scale=0.31, or more --train_steps."
+    )
+    shorter = dataclasses.replace(config, warmup_steps=30, learning_rate_scale=0.31)
+    assert warm_up_warning(shorter) is None
+    peaks = [
+        TransformerSchedule(128, each.warmup_steps, each.learning_rate_scale)(
+            each.warmup_steps - 1
+        )
+        for each in (config, shorter)
+    ]
+    np.testing.assert_allclose(*peaks, rtol=0.01)
