@@ -151,6 +151,8 @@ def figures(config, timed: dict, matmul_gflops: float) -> dict:
         "gflop": measure.rounded(gflop),
         "gflops": measure.rounded(gflop / seconds),
         "share_of_matmul": measure.rounded(gflop / seconds / matmul_gflops, 3),
+        "step_megabytes": timed["step_bytes"]
+        and measure.rounded(timed["step_bytes"] / 2**20),
         "peak_megabytes": round(measure.memory_kib() / 1024),
         "first_loss": measure.rounded(timed["losses"][0]),
         "last_loss": measure.rounded(timed["losses"][-1]),

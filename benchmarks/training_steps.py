@@ -97,7 +97,9 @@ def time_fit(
 
     Returns:
         "seconds" and "losses" of the second's steps, "fit_s" of all of it, and
-        "first_step_s", of the first's first step.
+        "first_step_s", of the first's first step. "step_bytes": what the second's
+        tensors took at the peak beyond those that were there before, or None where
+        TensorFlow's allocator does not count (a CPU without oneDNN).
     """
 
     def fit(number):
@@ -108,11 +110,24 @@ def time_fit(
         return times
 
     first = fit(untimed_steps)
+    before = _tensor_bytes("current")
     began = time.perf_counter()
     times = fit(steps)
     return {
         "fit_s": time.perf_counter() - began,
+        "step_bytes": None if before is None else _tensor_bytes("peak") - before,
         "first_step_s": first.seconds[0],
         "seconds": times.seconds,
         "losses": [first.losses[0], *times.losses],
     }
+
+
+def _tensor_bytes(name: str) -> int | None:
+    """Return what tensors take, "current" or at the "peak" since it was asked last."""
+    device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+    try:
+        value = tf.config.experimental.get_memory_info(device)[name]
+    except ValueError:
+        return None
+    tf.config.experimental.reset_memory_stats(device)
+    return value

@@ -32,9 +32,11 @@ def test_a_vocabulary_needs_words():
 def test_steps_of_the_second_fit_are_timed():
     model = Transformer(CONFIG)
     model.compile(keras.optimizers.Adam(0.01))
-    batches = training_steps.same_batch(CONFIG, 3, 5, 7, seed=1)
+    batches = training_steps.same_batch(CONFIG, 1024, 5, 7, seed=1)
     timed = training_steps.time_fit(model, batches, untimed_steps=2, steps=5)
     assert len(timed["seconds"]) == 5 and len(timed["losses"]) == 6
     assert timed["losses"][-1] < timed["losses"][0]
     assert sum(timed["seconds"]) < timed["fit_s"]
+    # Probabilities and their gradients alone; smaller tensors are not counted.
+    assert timed["step_bytes"] > 2 * 1024 * 7 * 13 * 4
     assert timed["first_step_s"] > max(timed["seconds"])  # it traces
