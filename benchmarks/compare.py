@@ -18,8 +18,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import comparison, measure
-from keras_transformer import programs
+from benchmarks.lib import alternation, measure
+from keras_transformer.cli import programs
 
 _OURS = flags.DEFINE_string("ours", None, "Command, without a shell: `env A=1 python`.")
 _PEER = flags.DEFINE_string("peer", None, "The other command.")
@@ -38,13 +38,13 @@ def main() -> dict:
     """Run both by turns and print the ratio."""
     programs.check_given(_OURS, _PEER)
     keys = {"ours": _KEY.value, "peer": _PEER_KEY.value or _KEY.value}
-    rate = comparison.is_rate(keys["ours"])
-    if rate != comparison.is_rate(keys["peer"]):
+    rate = alternation.is_rate(keys["ours"])
+    if rate != alternation.is_rate(keys["peer"]):
         raise ValueError(
             "--key and --peer_key must both be times, or rates, which end in per_s. "
             f"Received: key={keys['ours']}, peer_key={keys['peer']}."
         )
-    values = comparison.alternate(
+    values = alternation.alternate(
         {"ours": _OURS.value, "peer": _PEER.value},
         keys,
         _ROUNDS.value,
@@ -57,7 +57,7 @@ def main() -> dict:
         "rounds": _ROUNDS.value,
         **measure.spread("ours", values["ours"]),
         **measure.spread("peer", values["peer"]),
-        **comparison.times_faster(values["ours"], values["peer"], rate=rate),
+        **alternation.times_faster(values["ours"], values["peer"], rate=rate),
     }
     measure.write_line(**result)
     return result

@@ -20,9 +20,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import model_flags, programs, startup
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+from benchmarks.lib import measure
+from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _REFERENCE = flags.DEFINE_string("reference", None, "Its translations.")
@@ -36,9 +36,10 @@ def main() -> dict:
     startup.import_tensorflow()
     import sacrebleu
 
-    from keras_transformer import ctranslate2_conversion, text_files
-    from keras_transformer.machine import describe
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer import text_files
+    from keras_transformer.hardware import describe
+    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.serving import ctranslate2_converter
 
     translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value,
@@ -54,7 +55,7 @@ def main() -> dict:
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder) / "model"
-            ctranslate2_conversion.convert(translator, place, quantization)
+            ctranslate2_converter.convert(translator, place, quantization)
             texts, scores = translate(translator, place, sources)
         distances = [
             abs(own.score - score)
@@ -77,7 +78,7 @@ def translate(
     """Return the best hypothesis of each source, and its log probability."""
     import ctranslate2
 
-    from keras_transformer.ctranslate2_conversion import vocabulary_of
+    from keras_transformer.serving.ctranslate2_converter import vocabulary_of
 
     limits = translator.decoding
     engine = ctranslate2.Translator(str(folder), device="cpu")

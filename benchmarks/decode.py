@@ -23,8 +23,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import fixed_lengths, measure
-from keras_transformer import preset_flags, programs, search_flags, startup
+from benchmarks.lib import fixed_lengths, measure
+from keras_transformer.cli import preset_flags, programs, search_flags, startup
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -57,9 +57,9 @@ SCORE_TOLERANCE = 1e-3
 def main() -> dict:
     """Time the search and print; threads are those of bin/translate.py."""
     startup.import_tensorflow()
-    from keras_transformer import threads
+    from keras_transformer.inference import cpu_threads
 
-    with threads.made_for(_BATCH_SIZE.value):
+    with cpu_threads.made_for(_BATCH_SIZE.value):
         return _measured()
 
 
@@ -72,8 +72,8 @@ def _measured() -> dict:
     decoding = preset.decoding
     import keras
 
-    from benchmarks import random_models
-    from keras_transformer import exported
+    from benchmarks.lib import random_models
+    from keras_transformer.serving import saved_model
 
     # First: TensorFlow drops what tokenizers hold when a seed is set.
     keras.utils.set_random_seed(_SEED.value)
@@ -86,7 +86,9 @@ def _measured() -> dict:
     around = measure.surroundings(_PRECISION.value)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        version = exported.export(translator, folder, signatures=[exported.SIGNATURE])
+        version = saved_model.export(
+            translator, folder, signatures=[saved_model.SIGNATURE]
+        )
         export_s = time.perf_counter() - began
         timed = time_calls(version, texts)
     result = {
@@ -160,7 +162,7 @@ def figures(translator, texts: list[str], timed: dict) -> dict:
     }
     if not _CHECK_SCORES.value:
         return result
-    from benchmarks import random_models
+    from benchmarks.lib import random_models
 
     slow, _ = random_models.teacher_forced_scores(translator, texts, timed["outputs"])
     pairs = zip(timed["scores"], slow, strict=True)

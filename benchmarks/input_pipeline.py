@@ -21,8 +21,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import programs, startup
+from benchmarks.lib import measure
+from keras_transformer.cli import programs, startup
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SYNTHETIC_PAIRS = flags.DEFINE_integer(
@@ -46,9 +46,9 @@ def main() -> dict:
     if (_DATA_DIR.value is None) == (_SYNTHETIC_PAIRS.value is None):
         raise ValueError("Give one of --data_dir and --synthetic_pairs.")
     startup.import_tensorflow()
-    from benchmarks import synthetic_corpus
+    from benchmarks.lib import synthetic_corpus
     from keras_transformer import data
-    from keras_transformer.machine import describe
+    from keras_transformer.hardware import describe
 
     if _DATA_DIR.value is not None:
         corpus = data.EncodedCorpus.open(_DATA_DIR.value, "train")

@@ -24,8 +24,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import files, programs, startup
+from benchmarks.lib import measure
+from keras_transformer import atomic_files
+from keras_transformer.cli import programs, startup
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Where layer_types.md and .png go; default: nowhere."
@@ -291,7 +292,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
 def main() -> dict:
     """Measure, print lines of JSON, write table and plot."""
     startup.import_tensorflow()
-    from keras_transformer.machine import describe
+    from keras_transformer.hardware import describe
 
     machine = describe()
     results = []
@@ -301,7 +302,7 @@ def main() -> dict:
         measure.write_line(**result, **machine)
     if _OUTPUT_DIR.value is not None:
         folder = pathlib.Path(_OUTPUT_DIR.value)
-        files.atomic_write(folder / "layer_types.md", table(results, machine))
+        atomic_files.atomic_write(folder / "layer_types.md", table(results, machine))
         plot(results, folder / "layer_types.png")
     return {"results": results, "machine": machine}
 

@@ -24,8 +24,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import programs
+from benchmarks.lib import measure
+from keras_transformer.cli import programs
 
 _PRESET = flags.DEFINE_string("preset", "tiny", "Name of the model's configuration.")
 _SHORT_TEXTS = flags.DEFINE_integer("short_texts", 31, "Texts.", lower_bound=1)
@@ -50,10 +50,11 @@ def main() -> dict:
     import keras
     import tensorflow as tf
 
-    from benchmarks import random_models
-    from keras_transformer import exported, presets
+    from benchmarks.lib import random_models
+    from keras_transformer import presets
     from keras_transformer.config import DecodingConfig
-    from keras_transformer.translator import Translator
+    from keras_transformer.inference.translator import Translator
+    from keras_transformer.serving import saved_model
 
     # First: TensorFlow drops what tokenizers hold when a seed is set.
     keras.utils.set_random_seed(_SEED.value)
@@ -81,8 +82,10 @@ def main() -> dict:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(Translator, "output_limits", limits),
     ):
-        version = exported.export(translator, folder, signatures=[exported.SIGNATURE])
-        translate = tf.saved_model.load(str(version)).signatures[exported.SIGNATURE]
+        version = saved_model.export(
+            translator, folder, signatures=[saved_model.SIGNATURE]
+        )
+        translate = tf.saved_model.load(str(version)).signatures[saved_model.SIGNATURE]
         seconds = alternating(translate, [short, long, [*short, *long]])
     result = {
         "benchmark": "mixed_lengths",

@@ -19,8 +19,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import programs, startup
+from benchmarks.lib import measure
+from keras_transformer.cli import programs, startup
 from keras_transformer.config import check_at_least
 
 _LENGTHS = flags.DEFINE_list("lengths", ["512", "1024", "2048", "4096"], "n.")
@@ -78,7 +78,7 @@ def main() -> dict:
     if _ONE.value is not None:
         kind, length = _ONE.value.split(":")
         return measure_one(kind, int(length))
-    from keras_transformer.machine import describe
+    from keras_transformer.hardware import describe
 
     lengths = [int(length) for length in _LENGTHS.value]
     for length in lengths:

@@ -23,8 +23,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 import numpy as np
 
-from benchmarks import comparison, measure
-from keras_transformer import programs
+from benchmarks.lib import alternation, measure
+from keras_transformer.cli import programs
 
 _STEPS = flags.DEFINE_list(
     "steps", ["32", "64", "128", "256", "512"], "Tokens of an output; empty: none."
@@ -74,7 +74,9 @@ def measured(program: str, more: str, **given: str) -> dict:
         *(f"--{name}={own}" for name, own in given.items()),
     ]
     command = shlex.join([sys.executable, str(path), *arguments])
-    line = comparison.last_json_line(program, command, comparison.run(program, command))
+    line = alternation.last_json_line(
+        program, command, alternation.run(program, command)
+    )
     measure.write_line(**line)
     return line
 

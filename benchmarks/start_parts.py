@@ -17,8 +17,9 @@ import time
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import startup, text_files
+from benchmarks.lib import measure
+from keras_transformer import text_files
+from keras_transformer.cli import startup
 
 
 class Parts:
@@ -44,7 +45,7 @@ class Parts:
 
 def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
     """Time the parts with a trained model."""
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     parts.end("imports_s")
     translator = ModelDir(folder).load_translator().with_kept_weights()
@@ -56,11 +57,11 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
 
 def of_saved_model(folder: str, lines: list[str], parts: Parts) -> None:
     """Time the parts with an exported model."""
-    from keras_transformer import exported
-    from keras_transformer.translator import translate_in_batches
+    from keras_transformer.inference.translator import translate_in_batches
+    from keras_transformer.serving import saved_model
 
     parts.end("imports_s")
-    translate_batch = exported.load(folder)
+    translate_batch = saved_model.load(folder)
     parts.end("load_s")
     _answer_twice(lambda: translate_in_batches(lines, 1, translate_batch), parts)
 
@@ -78,10 +79,10 @@ def main(kind: str, folder: str) -> None:
     lines = text_files.read_lines(None)
     startup.import_tensorflow()
     # As bin/translate.py does.
-    from keras_transformer import text_search, threads
+    from keras_transformer.inference import cpu_threads, generator
 
     run = {"model_dir": of_model_dir, "saved_model": of_saved_model}[kind]
-    with threads.made_for(len(lines)), text_search.started_soon(len(lines)):
+    with cpu_threads.made_for(len(lines)), generator.started_soon(len(lines)):
         run(folder, lines, parts)
     print(json.dumps(parts.seconds), flush=True)
 

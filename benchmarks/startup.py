@@ -21,8 +21,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import fixed_lengths, measure, starts
-from keras_transformer import preset_flags, programs, startup
+from benchmarks.lib import fixed_lengths, measure, program_starts
+from keras_transformer.cli import preset_flags, programs, startup
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -38,7 +38,7 @@ _TOKENS_PER_BATCH = flags.DEFINE_integer(
 _REPEATS = flags.DEFINE_integer(
     "repeats", 5, "Processes of each kind that are timed.", lower_bound=1
 )
-_TIMED = flags.DEFINE_list("timed", list(starts.TIMED), "What to time.")
+_TIMED = flags.DEFINE_list("timed", list(program_starts.TIMED), "What to time.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of weights and sentence.", lower_bound=0)
 _MODEL_FLAGS = preset_flags.define(
     ModelConfig,
@@ -54,21 +54,22 @@ def main() -> dict:
         preset, model=preset_flags.override(preset.model, _MODEL_FLAGS)
     )
     for name in _TIMED.value:
-        if name not in starts.TIMED:
+        if name not in program_starts.TIMED:
             raise ValueError(
-                f"--timed must be among {', '.join(starts.TIMED)}. Received: {name}."
+                f"--timed must be among {', '.join(program_starts.TIMED)}. "
+                f"Received: {name}."
             )
     startup.import_tensorflow()
     around = measure.surroundings("float32")
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        made = starts.make(
+        made = program_starts.make(
             place, preset, _TIMED.value, _SOURCE_LENGTH.value, _SEED.value
         )
-        commands = starts.commands(
+        commands = program_starts.commands(
             place, preset, _TIMED.value, _TOKENS_PER_BATCH.value, _SEED.value
         )
-        timed = starts.by_turns(commands, _REPEATS.value)
+        timed = program_starts.by_turns(commands, _REPEATS.value)
     result = {
         "benchmark": "startup",
         "preset": preset.name,

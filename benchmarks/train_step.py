@@ -19,8 +19,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks import measure
-from keras_transformer import device_flags, preset_flags, presets, programs, startup
+from benchmarks.lib import measure
+from keras_transformer import presets
+from keras_transformer.cli import device_flags, preset_flags, programs, startup
 from keras_transformer.config import ModelConfig, TrainingConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
@@ -63,8 +64,8 @@ def main() -> dict:
     startup.import_tensorflow()
     import keras
 
-    from benchmarks import training_steps
-    from keras_transformer.model_dir import RunConfig
+    from benchmarks.lib import fit_timing
+    from keras_transformer.runs.model_dir import RunConfig
     from keras_transformer.training import run as training_run
     from keras_transformer.training.strategies import make_strategy, this_process
 
@@ -96,14 +97,14 @@ def main() -> dict:
     keras.utils.set_random_seed(config.seed)
     with process.strategy.scope():
         model = training_run.build(config, options, process.num_replicas)
-    batches = training_steps.same_batch(
+    batches = fit_timing.same_batch(
         config.model,
         _ROWS.value,
         _SOURCE_LENGTH.value,
         _TARGET_LENGTH.value,
         config.seed,
     )
-    timed = training_steps.time_fit(model, batches, _UNTIMED_STEPS.value, _STEPS.value)
+    timed = fit_timing.time_fit(model, batches, _UNTIMED_STEPS.value, _STEPS.value)
     result = {
         "benchmark": "train_step",
         **asked_for(config, model, process.num_replicas),
@@ -132,7 +133,7 @@ def asked_for(config, model, num_replicas: int) -> dict:
 
 def figures(config, timed: dict, matmul_gflops: float) -> dict:
     """Return times, rates and losses."""
-    from keras_transformer.training_cost import training_flops
+    from keras_transformer.model.cost import training_flops
 
     lengths = _SOURCE_LENGTH.value, _TARGET_LENGTH.value
     tokens = _ROWS.value * sum(lengths)

@@ -18,7 +18,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs, startup
+from keras_transformer.cli import programs, startup
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run whose checkpoints to use.")
 _LAST = flags.DEFINE_integer(
@@ -36,7 +36,7 @@ def main() -> dict:
     """Average and return the JSON summary."""
     programs.check_given(_MODEL_DIR)
     startup.import_tensorflow()
-    from keras_transformer import averaging
+    from keras_transformer.runs import averaging
 
     summary = averaging.average_run(
         _MODEL_DIR.value,

@@ -27,9 +27,10 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, startup, text_files
+from keras_transformer import text_files
+from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import TRANSLATED_AT_ONCE
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Which part of it.")
@@ -116,15 +117,16 @@ def follow(score: Callable[[], dict]) -> dict:
     Args:
         score: Scores what --checkpoint names.
     """
-    from keras_transformer import files, following
-    from keras_transformer.model_dir import ModelDir
-    from keras_transformer.training.checkpoints import DamagedCheckpointError
+    from keras_transformer import atomic_files
+    from keras_transformer.runs import checkpoint_watcher
+    from keras_transformer.runs.checkpoints import DamagedCheckpointError
+    from keras_transformer.runs.model_dir import ModelDir
 
     # A program that is started again goes on below what it wrote.
     has_lines = _REPORT.value and pathlib.Path(_REPORT.value).is_file()
     lines = text_files.read_lines(_REPORT.value) if has_lines else []
     scores = {}
-    for checkpoint in following.new_checkpoints(
+    for checkpoint in checkpoint_watcher.new_checkpoints(
         ModelDir(MODEL_DIR.value), idle_minutes=_IDLE_MINUTES.value
     ):
         flags.FLAGS.checkpoint = str(checkpoint.path)
@@ -138,7 +140,7 @@ def follow(score: Callable[[], dict]) -> dict:
             continue
         lines.append(json.dumps(scores, ensure_ascii=False))
         if _REPORT.value:
-            files.atomic_write(_REPORT.value, "\n".join(lines) + "\n")
+            atomic_files.atomic_write(_REPORT.value, "\n".join(lines) + "\n")
     return scores
 
 
@@ -176,11 +178,11 @@ def score_translations() -> dict:
         references = text_files.read_lines(_REFERENCE.value)
         weights, language, perplexity = {}, "de", None
     else:
-        from keras_transformer import evaluation_run
+        from keras_transformer.evaluation import translations
 
         sources, references = read_pairs()
         weights = choose_weights()
-        result = evaluation_run.translate_and_measure(
+        result = translations.translate_and_measure(
             MODEL_DIR.value,
             sources,
             references,
@@ -194,7 +196,7 @@ def score_translations() -> dict:
 
 def choose_weights() -> dict:
     """Print which weights are scored, and return what the report says about them."""
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     place = ModelDir(MODEL_DIR.value)
     place.read_config()  # says more of a folder that is no model
@@ -212,8 +214,8 @@ def choose_weights() -> dict:
 
 def score_parses() -> dict:
     """Parse where there is a model; score and report."""
-    from keras_transformer import parsing_evaluation as evaluation
-    from keras_transformer.parsing import evalb, write_trees
+    from keras_transformer.parsing import evaluation, write_trees
+    from keras_transformer.treebank import evalb
 
     parameters = evaluation.parameters_of(_EVALB_PARAMETERS.value)
     weights, summary = {}, {}
@@ -247,15 +249,15 @@ def score_parses() -> dict:
 
 def parse_gold(gold, checkpoint: str, constrained: bool):
     """Return what the model makes of the sentences of gold trees."""
-    from keras_transformer import parsing_evaluation
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.parsing import evaluation
+    from keras_transformer.runs.model_dir import ModelDir
 
     parser = ModelDir(MODEL_DIR.value).load_parser(
         checkpoint,
         constrained=constrained,
         **search_flags.given(),
     )
-    return parsing_evaluation.parse_words(parser, gold, _BATCH_SIZE.value)
+    return evaluation.parse_words(parser, gold, _BATCH_SIZE.value)
 
 
 def check_flags() -> None:
@@ -332,11 +334,11 @@ def report(hypotheses, references, language, perplexity, weights) -> dict:
 
 def write_report(summary: dict) -> None:
     """Write the JSON file that was asked for."""
-    from keras_transformer import files
+    from keras_transformer import atomic_files
 
     if _REPORT.value and not _FOLLOW.value:
         text = json.dumps(summary, indent=2, ensure_ascii=False)
-        files.atomic_write(_REPORT.value, text + "\n")
+        atomic_files.atomic_write(_REPORT.value, text + "\n")
 
 
 def run() -> None:

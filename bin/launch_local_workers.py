@@ -26,7 +26,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs
+from keras_transformer.cli import programs
 
 _NUM_WORKERS = flags.DEFINE_integer(
     "num_workers", 2, "Processes to start.", lower_bound=1

@@ -28,9 +28,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, startup
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
+from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -66,19 +66,22 @@ def main() -> dict:
     """Parse and return the JSON summary."""
     check_flags()
     startup.import_tensorflow()
-    from keras_transformer import parse_run, text_search
+    from keras_transformer.inference import generator
+    from keras_transformer.parsing import parse_files
 
-    sentences = parse_run.read_sentences(
+    sentences = parse_files.read_sentences(
         _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
     )
-    with text_search.started_soon(len(sentences.texts)):
+    with generator.started_soon(len(sentences.texts)):
         if _SAVED_MODEL.value is None:
             parser = load_parser()
-            parse_run.leave_out_too_long(sentences, parser)
-            parse = parse_run.with_parser(parser, _BATCH_SIZE.value)
+            parse_files.leave_out_too_long(sentences, parser)
+            parse = parse_files.with_parser(parser, _BATCH_SIZE.value)
         else:
-            parse = parse_run.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
-        parses = parse_run.parse_and_write(sentences, parse, _OUTPUT.value, _DRAW.value)
+            parse = parse_files.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
+        parses = parse_files.parse_and_write(
+            sentences, parse, _OUTPUT.value, _DRAW.value
+        )
     for problem in sentences.problems:
         print(f"left out: {problem}", file=sys.stderr)
     if sentences.problems:
@@ -109,7 +112,7 @@ def check_flags() -> None:
 
 def load_parser():
     """Load the model that the flags name."""
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     parser = ModelDir(MODEL_DIR.value).load_parser(
         CHECKPOINT.value,

@@ -36,7 +36,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import programs, startup
+from keras_transformer.cli import programs, startup
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -208,18 +208,18 @@ def _check_flags_of_task() -> None:
 
 
 def _prepare_trees(make_tokenizer, shared):
-    from keras_transformer import tree_preparation
+    from keras_transformer.parsing import preparation
 
     given = {split: flag.value for split, flag in _TREES.items() if flag.value}
-    read = tree_preparation.WeightedTrees.from_text
-    source = tree_preparation.TreeFiles(
+    read = preparation.WeightedTrees.from_text
+    source = preparation.TreeFiles(
         {split: [read(text) for text in texts] for split, texts in given.items()},
         language=_SOURCE_LANGUAGE.value,
         seed=_SEED.value,
         skip_bad=_SKIP_BAD.value,
         substitutions=_SUBSTITUTIONS.value,
     )
-    prepared = tree_preparation.prepare(
+    prepared = preparation.prepare(
         source,
         _DATA_DIR.value,
         make_tokenizer,

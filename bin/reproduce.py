@@ -22,15 +22,10 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import (
-    device_flags,
-    presets,
-    programs,
-    reproduction,
-    startup,
-    wording,
-)
+from keras_transformer import presets, wording
+from keras_transformer.cli import device_flags, programs, startup
 from keras_transformer.config import check_at_least
+from keras_transformer.evaluation import table3
 
 _TABLE = flags.DEFINE_enum("table", "3", ["3"], "Table of the paper.")
 _ROWS = flags.DEFINE_string(
@@ -41,7 +36,7 @@ _DATA_DIR = flags.DEFINE_string(
 )
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where rows and report go.")
 _SCALE = flags.DEFINE_enum(
-    "scale", "full", list(reproduction.SCALES), "As published, or small for a CPU."
+    "scale", "full", list(table3.SCALES), "As published, or small for a CPU."
 )
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Steps of every row; default: the preset's, scaled."
@@ -55,21 +50,21 @@ flags.adopt_module_key_flags(device_flags)
 def main() -> dict:
     """Run the rows, write the report and return the JSON summary."""
     programs.check_given(_DATA_DIR, _OUTPUT_DIR)
-    rows = reproduction.choose_rows(_ROWS.value)
+    rows = table3.choose_rows(_ROWS.value)
     scaled = {row: chosen_preset(row) for row in rows}
     startup.import_tensorflow()
     from keras_transformer import data
-    from keras_transformer.reproduction_report import write_report
+    from keras_transformer.evaluation.table3_report import write_report
 
     data.read_metadata(_DATA_DIR.value)  # a wrong folder is answered before any row
     output = pathlib.Path(_OUTPUT_DIR.value)
     results, compared = {}, []
     for number, row in enumerate(rows, start=1):
-        left = reproduction.seconds_left(results, scaled)
+        left = table3.seconds_left(results, scaled)
         said = "" if left is None else f", {wording.duration(left)} left for all"
         print(f"row {row}, {number} of {len(rows)}{said}", flush=True)
-        results[row] = reproduction.in_own_process(
-            reproduction.run_row,
+        results[row] = table3.in_own_process(
+            table3.run_row,
             row,
             scaled[row],
             _DATA_DIR.value,
@@ -92,7 +87,7 @@ def main() -> dict:
 
 def chosen_preset(row: str) -> presets.Preset:
     """Return the preset of a row, scaled, with the steps of the flag."""
-    preset = reproduction.row_preset(row, _SCALE.value)
+    preset = table3.row_preset(row, _SCALE.value)
     if _TRAIN_STEPS.value is None:
         return preset
     check_at_least("train_steps", _TRAIN_STEPS.value, 1)

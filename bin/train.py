@@ -20,14 +20,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import (
-    device_flags,
-    preset_flags,
-    presets,
-    programs,
-    startup,
-    wording,
-)
+from keras_transformer import presets, wording
+from keras_transformer.cli import device_flags, preset_flags, programs, startup
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 
 _PRESET = flags.DEFINE_string(
@@ -122,7 +116,7 @@ def main() -> dict:
     startup.import_tensorflow()
     from keras_transformer import data
     from keras_transformer.training import run as training_run
-    from keras_transformer.training.stops import StoppedBySignalError
+    from keras_transformer.training.signals import StoppedBySignalError
 
     metadata = data.read_metadata(_DATA_DIR.value)
     check_task(metadata.task)

@@ -17,15 +17,17 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import presets, programs, training_cost, wording
+from keras_transformer import presets, wording
+from keras_transformer.cli import programs
 from keras_transformer.config import check_at_least
+from keras_transformer.model import cost
 
 _HOURS = flags.DEFINE_float("hours", None, "Wall time of the training.")
 _NUM_DEVICES = flags.DEFINE_integer("num_devices", 8, "Devices that train together.")
 _DEVICE = flags.DEFINE_enum(
     "device",
     "P100",
-    [*training_cost.SUSTAINED_TFLOPS, *training_cost.PEAK_TFLOPS],
+    [*cost.SUSTAINED_TFLOPS, *cost.PEAK_TFLOPS],
     "Device, for what it sustains; of those after P100 the peak is known.",
 )
 _SUSTAINED_TFLOPS = flags.DEFINE_float(
@@ -59,11 +61,11 @@ def main() -> dict:
         check_at_least("train_steps", _TRAIN_STEPS.value, 1)
         steps = _TRAIN_STEPS.value
     length = _MEAN_LENGTH.value
-    a_token = training_cost.training_flops(preset.model, length, length) / length
+    a_token = cost.training_flops(preset.model, length, length) / length
     counted = a_token * preset.training.tokens_per_batch * steps
     summary = {
         "preset": preset.name,
-        "num_parameters": training_cost.num_parameters(preset.model),
+        "num_parameters": cost.num_parameters(preset.model),
         "flops_per_token": a_token,
         "counted_flops": counted,
     }
@@ -74,7 +76,7 @@ def main() -> dict:
         f"tokens cost {counted:.2g} FLOPs, counted from the model"
     )
     if _HOURS.value is not None:
-        summary["estimated_flops"] = training_cost.flops_of_time(
+        summary["estimated_flops"] = cost.flops_of_time(
             _HOURS.value, _NUM_DEVICES.value, sustained()
         )
         print(
@@ -90,9 +92,9 @@ def sustained() -> float:
     """Return the TFLOPS that one device sustains."""
     if _SUSTAINED_TFLOPS.value is not None:
         return _SUSTAINED_TFLOPS.value
-    if _DEVICE.value in training_cost.SUSTAINED_TFLOPS:
-        return training_cost.SUSTAINED_TFLOPS[_DEVICE.value]
-    return training_cost.PEAK_TFLOPS[_DEVICE.value] * _UTILIZATION.value
+    if _DEVICE.value in cost.SUSTAINED_TFLOPS:
+        return cost.SUSTAINED_TFLOPS[_DEVICE.value]
+    return cost.PEAK_TFLOPS[_DEVICE.value] * _UTILIZATION.value
 
 
 def table_2() -> str:
@@ -101,7 +103,7 @@ def table_2() -> str:
         f"{'Table 2 (newstest2014)':28}{'BLEU':>8}{'':>8}{'FLOPs':>10}",
         f"{'':28}{'EN-DE':>8}{'EN-FR':>8}{'EN-DE':>10}{'EN-FR':>10}",
     ]
-    for row in training_cost.TABLE_2:
+    for row in cost.TABLE_2:
         bleu = "".join(
             f"{'' if value is None else value:>8}"
             for value in (row.bleu_ende, row.bleu_enfr)

@@ -24,10 +24,11 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, startup, text_files
+from keras_transformer import text_files
+from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 from keras_transformer.config import TRANSLATED_AT_ONCE
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -81,10 +82,10 @@ def check_flags() -> None:
 
 def _translate(lines, write):
     """Translate and write; return how many lines were cut."""
-    from keras_transformer import text_search, threads, translator
+    from keras_transformer.inference import cpu_threads, generator, translator
 
     num_written = num_cut = 0
-    with threads.made_for(len(lines)), text_search.started_soon(len(lines)):
+    with cpu_threads.made_for(len(lines)), generator.started_soon(len(lines)):
         translate_batch, limit = _load()
         blocks = translator.translate_in_blocks(
             lines,
@@ -109,15 +110,15 @@ def _load():
         limit = translator.decoding.max_input_length
         # By itself the method of a tf.function does not keep its object alive.
         return lambda text: translator.translate_batch(text), limit
-    from keras_transformer import exported
+    from keras_transformer.serving import saved_model
 
-    translate_batch = exported.load(_SAVED_MODEL.value)
-    decoding = exported.read_description(_SAVED_MODEL.value).get("decoding", {})
+    translate_batch = saved_model.load(_SAVED_MODEL.value)
+    decoding = saved_model.read_description(_SAVED_MODEL.value).get("decoding", {})
     return translate_batch, decoding.get("max_input_length")
 
 
 def _load_translator():
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value,

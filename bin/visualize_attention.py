@@ -19,9 +19,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, startup
+from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _SOURCE = flags.DEFINE_string("source", None, "The sentence that is read.")
 _TARGET = flags.DEFINE_string(
@@ -50,8 +50,8 @@ def main() -> dict:
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
     startup.import_tensorflow()
-    from keras_transformer import files
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer import atomic_files
+    from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.visualization import attention, figures, heat_map, page
 
     translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
@@ -63,7 +63,9 @@ def main() -> dict:
             heat_map.heat_map(record, _ATTENTION.value, layer, heads), output
         )
     else:
-        files.atomic_write(output, page.attention_page(record, _ATTENTION.value, layer))
+        atomic_files.atomic_write(
+            output, page.attention_page(record, _ATTENTION.value, layer)
+        )
     print(f"{' '.join(record.source_pieces)}  ->  {' '.join(record.target_pieces)}")
     print(f"the picture is {output}")
     return {

@@ -24,7 +24,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import client, programs, text_files
+from keras_transformer import text_files
+from keras_transformer.cli import programs
+from keras_transformer.serving import client
 
 _SERVER = flags.DEFINE_string(
     "server", None, "HOST:PORT; TF Serving's own ports are 8500 (gRPC), 8501 (REST)."

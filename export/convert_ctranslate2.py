@@ -18,8 +18,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, startup
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
 _QUANTIZATION = flags.DEFINE_enum(
@@ -35,14 +35,14 @@ def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     startup.import_tensorflow()
-    from keras_transformer import ctranslate2_conversion
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.serving import ctranslate2_converter
 
     translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value, precision="float32"
     )
     try:
-        ctranslate2_conversion.convert(
+        ctranslate2_converter.convert(
             translator, _OUTPUT_DIR.value, _QUANTIZATION.value
         )
     except ModuleNotFoundError as error:

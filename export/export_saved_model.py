@@ -21,9 +21,9 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import model_flags, programs, search_flags, startup
+from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
-from keras_transformer.model_flags import CHECKPOINT, MODEL_DIR
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Takes one folder a version: EXPORT_DIR/VERSION."
@@ -89,8 +89,8 @@ def main() -> dict:
     programs.check_given(MODEL_DIR, _EXPORT_DIR)
     check_flags()
     startup.import_tensorflow()
-    from keras_transformer import exported
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.serving import saved_model
 
     place = ModelDir(MODEL_DIR.value)
     is_parser = place.read_config().task == "parsing"
@@ -102,7 +102,7 @@ def main() -> dict:
         **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
     )
-    version = exported.export(
+    version = saved_model.export(
         searcher,
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
@@ -112,7 +112,7 @@ def main() -> dict:
         has_panels=_PANELS.value,
         has_warmup=wants_warmup(),
     )
-    description = exported.read_description(version)
+    description = saved_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     print(
         f"exported {checkpoint.path} to {version}: {size / 1e6:,.1f} MB on disk, "
@@ -162,10 +162,11 @@ def wants_warmup() -> bool:
 
 def texts_to_check(searcher) -> list[str]:
     """Return the texts that export and model must answer alike."""
-    from keras_transformer import exported, text_files
+    from keras_transformer import text_files
+    from keras_transformer.serving import saved_model
 
     if _CHECK_INPUT.value is None:
-        return exported.trial_texts(searcher, _CHECK_LINES.value)
+        return saved_model.trial_texts(searcher, _CHECK_LINES.value)
     return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]
 
 

@@ -28,7 +28,8 @@ if not __package__:  # run as a file: the checkout need not be installed
         filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
     )
 
-from keras_transformer import programs, startup, text_files, wording
+from keras_transformer import text_files, wording
+from keras_transformer.cli import programs, startup
 from keras_transformer.config import TRANSLATED_AT_ONCE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -62,26 +63,26 @@ def main(beam_arguments: list[str]) -> dict:
         logging.set_verbosity(logging.ERROR)
     startup.import_tensorflow()
     try:
-        from keras_transformer import beam_translation, exported
+        from keras_transformer.serving import bulk_translation, saved_model
     except ModuleNotFoundError as error:
         raise ValueError(
             f"Translating on Beam needs {error.name}: install keras_transformer[beam]."
         ) from error
-    options = beam_translation.parse_options(beam_arguments)
-    config = beam_translation.BeamTranslationConfig(
+    options = bulk_translation.parse_options(beam_arguments)
+    config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,
         output=_OUTPUT.value,
         lines_per_shard=_LINES_PER_SHARD.value,
         batch_size=_BATCH_SIZE.value,
     )
-    summary = beam_translation.translate(config, options)
+    summary = bulk_translation.translate(config, options)
     print(
         f"{wording.count(summary['lines'], 'line')} in "
         f"{wording.count(summary['shards'], 'shard')}, "
         f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} were there and skipped"
     )
-    decoding = exported.read_description(config.saved_model).get("decoding", {})
+    decoding = saved_model.read_description(config.saved_model).get("decoding", {})
     text_files.report_cut(
         summary["truncated"], summary["lines"], decoding.get("max_input_length")
     )

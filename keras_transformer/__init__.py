@@ -33,35 +33,35 @@ _NAMES = {
     "TrainingConfig": "config",
     "DecodingConfig": "config",
     # The model.
-    "Transformer": "model",
-    "Translator": "translator",
-    "Parser": "parser",
-    "load_model": "model_dir",
+    "Transformer": "model.transformer",
+    "Translator": "inference.translator",
+    "Parser": "parsing.parser",
+    "load_model": "runs.model_dir",
     # Training.
     "LabelSmoothedCrossEntropy": "training.losses",
     "TransformerSchedule": "training.schedule",
     "paper_optimizer": "training.schedule",
 }
-_MODULES = (
-    "config",
-    "data",
-    "decoding",
-    "evaluation",
-    "layers",
-    "model_dir",
-    "parsing",
-    "presets",
-    "threads",
-    "tokenization",
-    "training",
-)
+_MODULES = {
+    "config": "config",
+    "data": "data",
+    "decoding": "decoding",
+    "evaluation": "evaluation",
+    "layers": "layers",
+    "model_dir": "runs.model_dir",
+    "parsing": "parsing",
+    "presets": "presets",
+    "threads": "inference.cpu_threads",
+    "tokenization": "tokenization",
+    "training": "training",
+}
 
 __all__ = ["__version__", *_MODULES, *_NAMES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _NAMES:
         module = importlib.import_module(f"{__name__}.{_NAMES[name]}")
         return getattr(module, name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from keras_transformer import training_cost
 from keras_transformer.config import (
     DecodingConfig,
     ModelConfig,
     TrainingConfig,
     check_choice,
 )
+from keras_transformer.model import cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ def _table_row(preset: Preset) -> tuple[str, ...]:
         str(model.num_heads),
         str(model.dropout_rate),
         f"{model.vocab_size:,}",
-        f"{training_cost.num_parameters(counted) / 1e6:.1f} M",
+        f"{cost.num_parameters(counted) / 1e6:.1f} M",
         f"{training.train_steps:,}",
         f"{training.warmup_steps:,}",
         f"{training.tokens_per_batch:,}",

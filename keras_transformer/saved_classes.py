@@ -27,12 +27,12 @@ MODULES = {
     "LabelSmoothedCrossEntropy": "training.losses",
     "LayerNormalization": "layers.layer_norm",
     "MultiHeadAttention": "layers.attention",
-    "Perplexity": "train_step",
+    "Perplexity": "model.train_step",
     "PositionalEncoding": "layers.positional_encoding",
     "Residual": "layers.residual",
     "RestrictedSelfAttention": "layers.restricted_attention",
     "TokenEmbedding": "layers.embedding",
-    "Transformer": "model",
+    "Transformer": "model.transformer",
     "TransformerSchedule": "training.schedule",
 }
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from keras_transformer import files
+from keras_transformer import atomic_files
 
 _SECONDS_BETWEEN_PROGRESS = 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -97,7 +97,7 @@ def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
         with line_writer(None) as write:
             write(lines)
     else:
-        files.atomic_write(path, "".join(f"{line}\n" for line in lines))
+        atomic_files.atomic_write(path, "".join(f"{line}\n" for line in lines))
 
 
 @contextlib.contextmanager
@@ -122,7 +122,7 @@ def line_writer(
     def write(lines):
         nonlocal num_lines
         lines = list(lines)
-        with files.naming(path):
+        with atomic_files.naming(path):
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             file.flush()
         num_lines += len(lines)
@@ -187,7 +187,7 @@ def _opened_to_read(path) -> contextlib.AbstractContextManager[BinaryIO]:
 
 def _opened_to_write(path) -> contextlib.AbstractContextManager[BinaryIO]:
     if path is not None:
-        return files.open_whole(path, keep_partial=True)
+        return atomic_files.open_whole(path, keep_partial=True)
     if sys.stdout is None:
         raise OSError("Standard output is closed. Give a file to write instead.")
     sys.stdout.flush()

@@ -19,7 +19,7 @@ from absl.testing import flagsaver
 import keras_transformer
 
 # Here, so that the flags they define outlive a program that imports them.
-from keras_transformer import device_flags, programs  # noqa: F401
+from keras_transformer.cli import device_flags, programs  # noqa: F401
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
 tf.config.set_logical_device_configuration(
@@ -83,10 +83,10 @@ def two_replicas() -> tf.distribute.Strategy:
 @pytest.fixture(scope="session")
 def small_export(tmp_path_factory) -> pathlib.Path:
     """A small model exported with everything an export can have: it takes a while."""
-    from keras_transformer import exported
+    from keras_transformer.serving import saved_model
     from tests.small_models import make_translator
 
-    return exported.export(
+    return saved_model.export(
         make_translator(),
         tmp_path_factory.mktemp("export"),
         num_best=3,
@@ -98,15 +98,15 @@ def small_export(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def small_parser_export(tmp_path_factory) -> pathlib.Path:
     """A small parser exported with everything its export can have."""
-    from keras_transformer import exported
+    from keras_transformer.serving import saved_model
     from tests.small_models import make_parser
 
     parser = make_parser()
-    return exported.export(
+    return saved_model.export(
         parser,
         tmp_path_factory.mktemp("parser_export"),
         description={"preset": "tiny"},
-        check_texts=exported.trial_texts(parser, 7),
+        check_texts=saved_model.trial_texts(parser, 7),
         has_warmup=True,
     )
 
@@ -131,8 +131,8 @@ def program_of(repository):
             finally:
                 # Its flags are gone, and bin/train.py has others of these names.
                 for name in ("model_flags", "search_flags"):
-                    if sys.modules.pop(f"keras_transformer.{name}", None):
-                        delattr(keras_transformer, name)
+                    if sys.modules.pop(f"keras_transformer.cli.{name}", None):
+                        delattr(keras_transformer.cli, name)
 
         return run
 
@@ -173,7 +173,7 @@ def parser_dir(program_of, parser_corpus, tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def translator_dir(parser_dir, tmp_path_factory) -> pathlib.Path:
     """The folder of a translation model; it has no weights."""
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     place = ModelDir(tmp_path_factory.mktemp("translator"))
     config = ModelDir(parser_dir).read_config()

@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
-from keras_transformer.model import Transformer
-from keras_transformer.parser import Parser
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.parsing.parser import Parser
 from keras_transformer.parsing.symbols import SymbolVocabulary
-from keras_transformer.translator import Translator
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
 

@@ -2,7 +2,8 @@
 
 import random
 
-from keras_transformer import tokenization, tree_preparation
+from keras_transformer import tokenization
+from keras_transformer.parsing import preparation
 
 NOUNS, VERBS = ["fox", "dog", "moon", "shares"], ["sees", "sells", "barks"]
 
@@ -34,10 +35,10 @@ def write_corpus(folder, name="data", extra=(), vocab_size=290):
         "train": write_trees(folder / "train.mrg", [*tree_lines(2, 61), *extra]),
         "valid": write_trees(folder / "valid.mrg", tree_lines(3, 7)),
     }
-    source = tree_preparation.TreeFiles(
-        {split: [tree_preparation.WeightedTrees(path)] for split, path in banks.items()}
+    source = preparation.TreeFiles(
+        {split: [preparation.WeightedTrees(path)] for split, path in banks.items()}
     )
-    tree_preparation.prepare(
+    preparation.prepare(
         source,
         folder / name,
         lambda texts: tokenization.train_bpe(texts, vocab_size),

@@ -1,7 +1,7 @@
 """Each program with each kind of input and output: the right answer, or one line.
 
 What models answer does not matter here: stubs stand for them, in this process.
-`tests/test_programs.py` shows that what `main` raises ends as one line.
+`tests/cli/test_programs.py` shows that what `main` raises ends as one line.
 """
 
 import contextlib
@@ -16,17 +16,13 @@ import types
 import numpy as np
 import pytest
 
-from keras_transformer import (
-    client,
-    ctranslate2_conversion,
-    data,
-    exported,
-    parse_run,
-    programs,
-    tokenization,
-)
-from keras_transformer.parser import ParseText
-from keras_transformer.translator import Translator
+from keras_transformer import data, tokenization
+from keras_transformer.cli import programs
+from keras_transformer.inference.translator import Translator
+from keras_transformer.parsing import parse_files
+from keras_transformer.parsing.parser import ParseText
+from keras_transformer.serving import client, ctranslate2_converter
+from keras_transformer.serving import saved_model as saved_model_lib
 
 LINES = ["the fox sleeps well", "der Hund läuft weg", "one two three five"]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -82,9 +78,9 @@ def run(program_of, repository, monkeypatch, tmp_path, capfd):
     Called with the path of the input, None for standard input, and the path of the
     output, None for standard output.
     """
-    monkeypatch.setattr(exported, "load", lambda saved_model: shout)
-    monkeypatch.setattr(exported, "check_signature", lambda saved_model: None)
-    monkeypatch.setattr(exported, "load_parser", lambda saved_model: parse)
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: shout)
+    monkeypatch.setattr(saved_model_lib, "check_signature", lambda saved_model: None)
+    monkeypatch.setattr(saved_model_lib, "load_parser", lambda saved_model: parse)
     monkeypatch.setattr(client, "ask", ask)
     (tmp_path / "reference").write_text(TEXT)
 
@@ -127,12 +123,12 @@ def run(program_of, repository, monkeypatch, tmp_path, capfd):
             raise ValueError(capfd.readouterr().err.strip())
 
     def translate_on_beam(given):
-        from keras_transformer import beam_translation
+        from keras_transformer.serving import bulk_translation
 
-        config = beam_translation.BeamTranslationConfig(
+        config = bulk_translation.BeamTranslationConfig(
             str(tmp_path / "model"), str(given["input"]), str(given["output"])
         )
-        beam_translation.translate(config, beam_translation.parse_options([]))
+        bulk_translation.translate(config, bulk_translation.parse_options([]))
 
     named = locals()
 
@@ -289,7 +285,7 @@ def test_every_program_refuses_a_closed_standard_output(repository):
 
 
 def draw_trees(place):
-    parse_run.write_parses(place, [ParseText("(S (XX a))", 0.0, False, True)], "svg")
+    parse_files.write_parses(place, [ParseText("(S (XX a))", 0.0, False, True)], "svg")
 
 
 def prepare_corpus(place):
@@ -304,8 +300,8 @@ def prepare_corpus(place):
     [
         prepare_corpus,
         draw_trees,
-        lambda place: exported.export(None, place),
-        lambda place: ctranslate2_conversion.convert(None, place),
+        lambda place: saved_model_lib.export(None, place),
+        lambda place: ctranslate2_converter.convert(None, place),
     ],
     ids=["prepare_data", "parse", "export_saved_model", "convert_ctranslate2"],
 )

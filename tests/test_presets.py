@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import presets
-from keras_transformer.model import Transformer
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.cost import num_parameters
+from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
-from keras_transformer.training_cost import num_parameters
-from keras_transformer.translator import Translator
 
 ROWS = [name for name in presets.names() if name.startswith("table3_")]
 PUBLISHED = [

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import config
-from keras_transformer.data import ladders
+from keras_transformer.data import buckets
 
 # Stands where a pair could be and is none: a row of these alone is pure padding.
 FILLER = -1
@@ -114,7 +114,7 @@ class BatchPlan(Plan):
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: ladders.Ladder | None = None,
+        ladder: buckets.Ladder | None = None,
     ):
         config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
         config.check_at_least("rows_multiple", rows_multiple, 1)
@@ -126,11 +126,11 @@ class BatchPlan(Plan):
         super().__init__(kept, len(sides[0]) - len(kept), seed)
         sides = sides[0][kept], sides[1][kept]
         if ladder is None:
-            ladder = ladders.choose_ladder(*sides, tokens_per_batch, rows_multiple)
+            ladder = buckets.choose_ladder(*sides, tokens_per_batch, rows_multiple)
         self.ladder = tuple((int(source), int(target)) for source, target in ladder)
-        self._rungs = ladders.rungs_of_pairs(self.ladder, *sides)
+        self._rungs = buckets.rungs_of_pairs(self.ladder, *sides)
         self._starts, self._rung_of_batch, self._rows_of_rung = (
-            ladders.cut_into_batches(
+            buckets.cut_into_batches(
                 np.bincount(self._rungs, minlength=len(self.ladder)),
                 self._most_rows_of_rungs(),
                 rows_multiple,
@@ -175,7 +175,7 @@ class BatchPlan(Plan):
 
     def _most_rows_of_rungs(self) -> np.ndarray:
         check_rows_fit(max(self.ladder[-1]), self.tokens_per_batch, self.rows_multiple)
-        return ladders.rows_of_rungs(
+        return buckets.rows_of_rungs(
             np.max(self.ladder, axis=1), self.tokens_per_batch, self.rows_multiple
         )
 
@@ -234,7 +234,7 @@ def fitting_pairs(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
     max_length: int | None,
-    ladder: ladders.Ladder | None,
+    ladder: buckets.Ladder | None,
 ) -> np.ndarray:
     """Return the indices of the pairs short enough for `max_length` and `ladder`.
 
@@ -279,7 +279,7 @@ def fitting_pairs(
     return kept
 
 
-def _check_ladder(ladder: ladders.Ladder) -> None:
+def _check_ladder(ladder: buckets.Ladder) -> None:
     rungs = np.array(ladder)
     is_ladder = rungs.ndim == 2 and rungs.shape[1] == 2 and len(rungs) <= 255
     if not is_ladder or rungs[0].min() < 1 or np.any(np.diff(rungs, axis=0) < 0):
@@ -295,7 +295,7 @@ def sorted_batches(
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: ladders.Ladder | None = None,
+    ladder: buckets.Ladder | None = None,
 ) -> list[PlannedBatch]:
     """Plan one pass over all pairs, lowest rung first, each pair exactly once.
 
@@ -314,16 +314,16 @@ def sorted_batches(
     if not len(sides[0]):
         return []
     if ladder is None:
-        ladder = ladders.choose_ladder(*sides, tokens_per_batch, rows_multiple)
+        ladder = buckets.choose_ladder(*sides, tokens_per_batch, rows_multiple)
     longest = [int(side.max()) for side in sides]
     # Rungs that reach farther than the pairs shrink to them.
     rungs = np.minimum(ladder, longest).tolist()
     if rungs[-1] != longest:
         rungs.append(longest)
-    pair_rungs = ladders.rungs_of_pairs(rungs, *sides)
-    starts, rung_of_batch, rows_of_rung = ladders.cut_into_batches(
+    pair_rungs = buckets.rungs_of_pairs(rungs, *sides)
+    starts, rung_of_batch, rows_of_rung = buckets.cut_into_batches(
         np.bincount(pair_rungs, minlength=len(rungs)),
-        ladders.rows_of_rungs(np.max(rungs, axis=1), tokens_per_batch, rows_multiple),
+        buckets.rows_of_rungs(np.max(rungs, axis=1), tokens_per_batch, rows_multiple),
         rows_multiple,
     )
     order = np.lexsort((np.maximum(*sides), pair_rungs))

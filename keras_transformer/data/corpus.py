@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformer import files
-from keras_transformer.data import batch_plan, ladders, metadata, packing
+from keras_transformer import atomic_files
+from keras_transformer.data import batch_plan, buckets, metadata, packing
 
 SIDES = ("source", "target")
 # Looked at together: a corpus may be larger than memory.
@@ -151,7 +151,7 @@ class EncodedCorpus:
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: ladders.Ladder | None = None,
+        ladder: buckets.Ladder | None = None,
     ) -> batch_plan.BatchPlan:
         """Plan the batches of this corpus."""
         return batch_plan.BatchPlan(
@@ -217,7 +217,9 @@ def corpus_hash(data_dir: str | os.PathLike) -> str:
 
 def split_hash(folder: pathlib.Path) -> str:
     """Return the SHA-256 of the files that `CorpusWriter` wrote; reads all."""
-    return files.sha256_of(*(path for side in SIDES for path in _paths(folder, side)))
+    return atomic_files.sha256_of(
+        *(path for side in SIDES for path in _paths(folder, side))
+    )
 
 
 class CorpusWriter:

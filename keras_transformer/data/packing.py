@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from keras_transformer import config
-from keras_transformer.data import batch_plan, ladders
+from keras_transformer.data import batch_plan, buckets
 
 # Pairs of mean length that a row holds at least. Longer rows leave less padding, and
 # attention, whose cost a token grows with the row, costs more.
@@ -88,11 +88,11 @@ class PackedBatchPlan(batch_plan.Plan):
         longer = max(self._row)
         if tokens_per_batch // longer >= _MANY_ROWS:
             rows_multiple = math.lcm(rows_multiple, _SHARES)
-        most_rows = ladders.rows_of_rungs(
+        most_rows = buckets.rows_of_rungs(
             np.array(longer), tokens_per_batch, rows_multiple
         )
         num_rows = np.array(len(self._ends) - 1)
-        self._rows = int(ladders.fewest_rows(num_rows, most_rows, rows_multiple))
+        self._rows = int(buckets.fewest_rows(num_rows, most_rows, rows_multiple))
         self._num_real_tokens = sum(int(side.sum()) for side in sides)
 
     @property

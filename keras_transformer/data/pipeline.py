@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import batch_plan, ladders, packing
+from keras_transformer.data import batch_plan, buckets, packing
 from keras_transformer.data.corpus import EncodedCorpus
 
 # Batches made ahead of the step that takes them.
@@ -60,7 +60,7 @@ def evaluation_dataset(
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: ladders.Ladder | None = None,
+    ladder: buckets.Ladder | None = None,
     replicas: Sequence[int] | None = None,
     num_replicas: int = 1,
 ) -> tf.data.Dataset:

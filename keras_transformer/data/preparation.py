@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import tqdm
 
-from keras_transformer import config, files, wording
+from keras_transformer import atomic_files, config, wording
 from keras_transformer.data import corpus, metadata
 from keras_transformer.data.sources import ParallelSource
 
@@ -146,7 +146,7 @@ def prepare(
     config.check_at_least("sample_pairs", sample_pairs, 1)
     config.check_at_least("seed", seed, 0)
     _check_free(pathlib.Path(data_dir), overwrite)
-    with _naming(data_dir), files.atomic_folder(data_dir) as folder:
+    with _naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
         readers = {
             split: _SplitReader(source, split, filters) for split in source.splits
         }
@@ -184,7 +184,7 @@ def prepare(
             **({} if target is None else _described(target)),
         )
         text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
-        files.atomic_write(folder / metadata.FILE_NAME, text + "\n")
+        atomic_files.atomic_write(folder / metadata.FILE_NAME, text + "\n")
     return result
 
 

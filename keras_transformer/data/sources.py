@@ -223,7 +223,7 @@ def open_dataset(
 
 
 def _open_phrasebook(source_language, target_language, tfds_data_dir):
-    from keras_transformer.data.phrasebook.builder import Phrasebook
+    from keras_transformer.phrasebook.builder import Phrasebook
 
     folder = tfds_data_dir or tempfile.mkdtemp(prefix="phrasebook_")
     builder = Phrasebook(data_dir=os.fspath(folder))

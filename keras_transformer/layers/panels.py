@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer import machine
+from keras_transformer import hardware
 
 Tensor = Any
 
@@ -105,7 +105,7 @@ def _fitting_width(unit: int) -> int:
 
 def _width() -> int:
     """Return the best width on this machine; another computes the same, less fast."""
-    is_narrow = machine.has_avx2_alone() and not machine.has_gpu()
+    is_narrow = hardware.has_avx2_alone() and not hardware.has_gpu()
     return _NARROW if is_narrow else _WIDE
 
 

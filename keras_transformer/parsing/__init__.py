@@ -1,14 +1,14 @@
 """Constituency parsing (§6.3): trees, their linear form and EVALB's scores."""
 
-from keras_transformer.parsing.drawing import draw_svg, draw_text
-from keras_transformer.parsing.linearisation import (
+from keras_transformer.treebank.drawing import draw_svg, draw_text
+from keras_transformer.treebank.linearisation import (
     delinearise,
     linearise,
     repair,
     tag_of,
     tags_of,
 )
-from keras_transformer.parsing.trees import Leaf, Tree, clean, read_trees, write_trees
+from keras_transformer.treebank.trees import Leaf, Tree, clean, read_trees, write_trees
 
 __all__ = [
     "Leaf",

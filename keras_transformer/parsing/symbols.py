@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_transformer import config, files
-from keras_transformer.parsing.linearisation import WORD
+from keras_transformer import atomic_files, config
+from keras_transformer.treebank.linearisation import WORD
 
 FORMAT_VERSION = 1
 FILE_NAME = "labels.json"
@@ -114,7 +114,7 @@ class SymbolVocabulary:
             "labels": self.labels,
             "tags": self.tags,
         }
-        files.atomic_write(path, json.dumps(content, indent=2) + "\n")
+        atomic_files.atomic_write(path, json.dumps(content, indent=2) + "\n")
 
 
 def load(path: str | os.PathLike) -> SymbolVocabulary:

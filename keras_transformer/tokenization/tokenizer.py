@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import files
+from keras_transformer import atomic_files
 
 # Rises when a folder written today could no longer be read, or would give other ids.
 FORMAT_VERSION = 1
@@ -170,7 +170,7 @@ class Tokenizer(tf.Module):
             "fingerprint": self.fingerprint,
             **self.ids(),
         }
-        with files.atomic_folder(directory) as aside:
+        with atomic_files.atomic_folder(directory) as aside:
             (aside / self.vocabulary_name).write_bytes(self._vocabulary)
             text = json.dumps(description, indent=2) + "\n"
             (aside / DESCRIPTION_NAME).write_text(text, encoding="utf-8")

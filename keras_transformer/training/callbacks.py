@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import wording
-from keras_transformer.training.checkpoints import CheckpointFolder
+from keras_transformer.runs.checkpoints import CheckpointFolder
 from keras_transformer.training.heartbeat import EVERY_SECONDS
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer import data, wording
-from keras_transformer.model import Transformer
+from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.strategies import Process
 
 # Of the memory that is free, how much a step may take.

@@ -19,17 +19,18 @@ from keras_transformer.config import (
     check_at_least,
     check_choice,
 )
-from keras_transformer.model import Transformer
-from keras_transformer.model_dir import ModelDir, RunConfig
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.cost import training_flops
+from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
+from keras_transformer.runs import checkpoints, lock
+from keras_transformer.runs.model_dir import ModelDir, RunConfig
 from keras_transformer.training import (
     callbacks,
-    checkpoints,
-    guards,
-    lock,
+    divergence,
     preflight,
-    stops,
+    signals,
     workers,
 )
 from keras_transformer.training.guided_alignment import GuidedAlignment
@@ -37,8 +38,6 @@ from keras_transformer.training.heartbeat import Heartbeat
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.schedule import paper_optimizer, warm_up_warning
 from keras_transformer.training.strategies import Process, make_strategy, this_process
-from keras_transformer.training_cost import training_flops
-from keras_transformer.translator import Translator
 
 Plan = data.BatchPlan | data.PackedBatchPlan
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -76,7 +75,7 @@ class RunOptions:
     log_every_steps: int = 100
     # Steps in a row whose loss or gradients are not finite, after which training goes
     # back to the last checkpoint with half the learning rate, and then stops.
-    max_skipped_steps: int = guards.MAX_SKIPPED_STEPS
+    max_skipped_steps: int = divergence.MAX_SKIPPED_STEPS
     # Whether the largest batch is tried before the first step.
     has_preflight: bool = True
     # A model_dir, or a checkpoint in one, whose weights training starts from.
@@ -237,7 +236,7 @@ def train(
             try:
                 if not acting["evaluate"].stopped_early:
                     fit(run, acting)
-            except guards.DivergedError as error:
+            except divergence.DivergedError as error:
                 acting = make_callbacks(run, *go_back(run, acting, error))
                 fit(run, acting)
         if run.stop.number is not None:
@@ -259,7 +258,7 @@ class Run:
     config: RunConfig
     options: RunOptions
     write: Heartbeat
-    stop: stops.Stop = dataclasses.field(default_factory=stops.Stop)
+    stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
 
 
 @contextlib.contextmanager
@@ -371,7 +370,7 @@ def fit(run: Run, acting: Callbacks) -> None:
 
 
 def go_back(
-    run: Run, acting: Callbacks, error: guards.DivergedError
+    run: Run, acting: Callbacks, error: divergence.DivergedError
 ) -> tuple[int, dict[str, Any]]:
     """Load the last good checkpoint and lower the learning rate, once in a run.
 
@@ -395,7 +394,7 @@ def go_back(
         step, state = newest[0].step, {**state, **newest[1], **best}
     elif step == run.config.training.train_steps:
         raise error
-    state["learning_rate_factor"] = guards.LOWERED
+    state["learning_rate_factor"] = divergence.LOWERED
     state["skipped_steps"] = acting["skipped"].total
     state.update(acting["progress"].state())
     run.write(f"{error} Going back to step {step:,} with half the learning rate.")
@@ -422,11 +421,11 @@ def leave(run: Run, acting: Callbacks) -> None:
     step, number = acting["progress"].step, run.stop.number
     reason = f"stopped by {signal.Signals(number).name}"
     if not run.process.is_chief:
-        raise stops.StoppedBySignalError(
+        raise signals.StoppedBySignalError(
             number, f"{reason}: worker 0 saves step {step:,}."
         )
     path = acting["save"].save(step)
-    raise stops.StoppedBySignalError(
+    raise signals.StoppedBySignalError(
         number,
         f"{reason}: step {step:,} is saved in {path}. Run the same command again to go "
         "on.",
@@ -710,9 +709,9 @@ def make_callbacks(run: Run, first_step: int, state: dict[str, Any]) -> Callback
         write=run.write,
         first_step=first_step,
     )
-    skipped = guards.CountSkippedSteps(
+    skipped = divergence.CountSkippedSteps(
         options.max_skipped_steps,
-        lambda step: guards.diagnose(
+        lambda step: divergence.diagnose(
             run.model, *planned_batch(run.corpus, run.plan, step - 1)
         ),
         state.get("learning_rate_factor", 1.0),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from keras_transformer.model_dir import ModelDir
-from keras_transformer.training.stops import Stop
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.training.signals import Stop
 from keras_transformer.training.strategies import Process
 
 # What TensorFlow says in one process when another is not there any more.

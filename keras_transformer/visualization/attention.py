@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import check_choice
-from keras_transformer.translator import Translator
+from keras_transformer.inference.translator import Translator
 
 # The three uses of attention, §3.2.3, as headings.
 KINDS = {

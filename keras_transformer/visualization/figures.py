@@ -7,7 +7,7 @@ import os
 
 from matplotlib.figure import Figure
 
-from keras_transformer import files
+from keras_transformer import atomic_files
 
 
 def save_png(figure: Figure, path: str | os.PathLike, dpi: int = 120) -> None:
@@ -20,4 +20,4 @@ def save_png(figure: Figure, path: str | os.PathLike, dpi: int = 120) -> None:
     """
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=dpi)
-    files.atomic_write(path, content.getvalue())
+    atomic_files.atomic_write(path, content.getvalue())

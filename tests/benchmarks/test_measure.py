@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from benchmarks import measure
+from benchmarks.lib import measure
 
 
 def test_the_call_that_traces_is_not_counted():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import random_models
+from benchmarks.lib import random_models
 from keras_transformer.config import DecodingConfig, ModelConfig
 
 CONFIG = ModelConfig(vocab_size=331, num_layers=2, d_model=6, d_ff=7, num_heads=2)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks import starts
+from benchmarks.lib import program_starts
 
 pytestmark = pytest.mark.long
 
@@ -136,15 +136,19 @@ def test_starts_are_timed_until_the_first_result(repository):
 
 def test_a_start_without_a_result_says_how_it_ended():
     says = "import sys; print('other'); sys.exit('no model')"
-    start = starts.Start([sys.executable, "-c", says], lambda line: line == "answer")
+    start = program_starts.Start(
+        [sys.executable, "-c", says], lambda line: line == "answer"
+    )
     with pytest.raises(ChildProcessError, match="gave no result.*\n?.*no model"):
-        starts.first_result(start)
+        program_starts.first_result(start)
 
 
 def test_a_start_ends_with_its_result():
     says = "import time; print('one', flush=True); print(2, flush=True); time.sleep(60)"
-    start = starts.Start([sys.executable, "-c", says], lambda line: line == "2\n")
-    seconds, cpu_seconds, line = starts.first_result(start)
+    start = program_starts.Start(
+        [sys.executable, "-c", says], lambda line: line == "2\n"
+    )
+    seconds, cpu_seconds, line = program_starts.first_result(start)
     assert 0 < cpu_seconds < 30 > seconds and line == "2\n"
 
 

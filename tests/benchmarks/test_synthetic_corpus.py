@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks import synthetic_corpus
+from benchmarks.lib import synthetic_corpus
 from keras_transformer import config
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import synthetic_corpus
+from benchmarks.lib import synthetic_corpus
 from keras_transformer.data import packing
 from keras_transformer.data.packing import PackedBatchPlan
 

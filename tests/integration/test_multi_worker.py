@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from keras_transformer.model_dir import ModelDir
-from keras_transformer.training import lock
+from keras_transformer.runs import lock
+from keras_transformer.runs.model_dir import ModelDir
 from tests.small_corpus import write_corpus
 
 pytestmark = pytest.mark.long

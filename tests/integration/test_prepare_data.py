@@ -186,7 +186,8 @@ REFUSED |= {
 MANY_RUNS = """
 import json, os, runpy, sys, tempfile, traceback
 import tensorflow, tensorflow_datasets
-from keras_transformer import data, tokenization, tree_preparation
+from keras_transformer import data, tokenization
+from keras_transformer.parsing import preparation
 
 data.TextFiles, tokenization.load, tensorflow.config.list_physical_devices()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.parsing import trees
+from keras_transformer.treebank import trees
 
 
 @pytest.fixture(scope="session")

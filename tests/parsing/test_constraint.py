@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from keras_transformer import config
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import beam_search
-from keras_transformer.parsing import constraint, linearisation, symbols, trees
+from keras_transformer.parsing import constraint, symbols
 from keras_transformer.parsing.constraint import ConstraintConfig, WellFormed
+from keras_transformer.treebank import linearisation, trees
 from tests.decoding.fake_models import BOS_ID, PrefixModel, log_prob_of, penalty
-from tests.parsing import random_trees
+from tests.treebank import random_trees
 
 VOCABULARY = symbols.SymbolVocabulary(["S", "NP", "VP"])
 OPENING = {"(S", "(NP", "(VP"}

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_transformer import data, presets
-from keras_transformer.model_dir import ModelDir
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run as training_run
 
 

@@ -6,8 +6,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from keras_transformer.model_dir import ModelDir
-from keras_transformer.training import checkpoints
+from keras_transformer.runs import checkpoints
+from keras_transformer.runs.model_dir import ModelDir
 from tests.training.small_runs import config_of, train, weights
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer import data, model_dir, presets, tokenization
+from keras_transformer import data, presets, tokenization
 from keras_transformer.config import TrainingConfig
 from keras_transformer.parsing import symbols
+from keras_transformer.runs import model_dir
 from keras_transformer.training import run as training_run
 from keras_transformer.training.guided_alignment import GuidedAlignment
 from tests import small_corpus, small_treebank

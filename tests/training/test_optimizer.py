@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.training import checkpoints
+from keras_transformer.runs import checkpoints
 from keras_transformer.training.optimizer import Adam
 
 SETTINGS = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9}

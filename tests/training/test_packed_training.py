@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras_transformer import data, presets
 from keras_transformer.config import ModelConfig, TrainingConfig
 from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
-from keras_transformer.model import Transformer
-from keras_transformer.model_dir import ModelDir
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run as training_run
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from tests.training.small_runs import config_of, train, weights

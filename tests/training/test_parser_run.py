@@ -9,8 +9,10 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from keras_transformer import averaging, data, device_flags, presets
-from keras_transformer.model_dir import ModelDir
+from keras_transformer import data, presets
+from keras_transformer.cli import device_flags
+from keras_transformer.runs import averaging
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run as training_run
 from tests import small_corpus, small_treebank
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from keras_transformer.training import preflight
 from keras_transformer.training.strategies import Process
+from tests.model.test_train_step import make, step_bytes, wide_model
 from tests.training.small_runs import config_of, train
-from tests.training.test_train_step import make, step_bytes, wide_model
 
 # Most tokens; most target tokens; most weights of attention. Rows, source, target.
 SHAPES = ((29_999, 5, 3), (9000, 7, 11), (5000, 13, 17))

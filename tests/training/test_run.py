@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from keras_transformer import data, tokenization
-from keras_transformer.model_dir import ModelDir
-from keras_transformer.training import lock, strategies
+from keras_transformer.runs import lock
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run as training_run
+from keras_transformer.training import strategies
 from tests.small_corpus import write_corpus
 from tests.training.small_runs import config_of, train, weights
 

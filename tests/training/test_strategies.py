@@ -9,7 +9,7 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.training import strategies, workers
-from keras_transformer.training.stops import Stop
+from keras_transformer.training.signals import Stop
 from keras_transformer.training.strategies import Process
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "evaluator": ["d:1"]}
@@ -117,7 +117,7 @@ def test_one_process_agrees_with_itself():
 
 
 def test_a_lost_worker_is_said_in_plain_words(tmp_path):
-    from keras_transformer.model_dir import ModelDir
+    from keras_transformer.runs.model_dir import ModelDir
 
     lost = tf.errors.UnavailableError(None, None, "Connection reset\nby peer")
     second = workers.watching(ModelDir(tmp_path), Process(Strategy(), 1, 2))

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
-from keras_transformer.model import Transformer
-from keras_transformer.translator import Translator
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.transformer import Transformer
 from keras_transformer.visualization.attention import record_attention
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!"]

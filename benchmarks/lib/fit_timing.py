@@ -1,0 +1,133 @@
+"""Batches of one shape, and the time of each step of `fit` on them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.model.transformer import Transformer
+
+# Batches made ahead of the step that takes them, as many as in training.
+_PREFETCHED_BATCHES = 8
+
+
+class StepTimes(keras.callbacks.Callback):
+    """Times the steps of `fit`, each until its loss is known.
+
+    Attributes:
+        seconds: Of each step; what `fit` does between two steps is not in it.
+        losses: Reported after each step, the mean since `fit` began.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.seconds: list[float] = []
+        self.losses: list[float] = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._began = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.losses.append(float(logs["loss"]))  # waits for the step
+        self.seconds.append(time.perf_counter() - self._began)
+
+
+def same_batch(
+    config: ModelConfig, rows: int, source_length: int, target_length: int, seed: int
+) -> tf.data.Dataset:
+    """Return one random batch without padding, again and again.
+
+    Args:
+        config: Says which ids there are.
+        rows: Pairs of the batch.
+        source_length: Tokens of each source, EOS included.
+        target_length: Tokens of each target, EOS included.
+        seed: Of the tokens.
+
+    Returns:
+        Endless (source_tokens, target_tokens), int32 `[rows, length]` each. The graph
+        does not know their shapes, as in training.
+
+    Raises:
+        ValueError: If the vocabulary has no ids beside the special ones.
+    """
+    draw = np.random.default_rng(seed)
+
+    def tokens(vocab_size, length):
+        special = [config.pad_id, config.bos_id, config.eos_id]
+        words = np.setdiff1d(np.arange(vocab_size, dtype=np.int32), special)
+        if not len(words):
+            raise ValueError(
+                "`vocab_size` must leave ids beside pad_id, bos_id and eos_id. "
+                f"Received: vocab_size={vocab_size}."
+            )
+        drawn = draw.choice(words, (rows, length))
+        drawn[:, -1] = config.eos_id
+        return drawn
+
+    batch = (
+        tokens(config.vocab_size, source_length),
+        tokens(config.output_vocab_size, target_length),
+    )
+    spec = tf.TensorSpec([None, None], tf.int32)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # as in training
+    dataset = tf.data.Dataset.from_generator(
+        lambda: itertools.repeat(batch), output_signature=(spec, spec)
+    )
+    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options)
+
+
+def time_fit(
+    model: Transformer, batches: tf.data.Dataset, untimed_steps: int, steps: int
+) -> dict[str, Any]:
+    """Run `fit` twice and time the second.
+
+    Args:
+        model: Compiled.
+        batches: Endless.
+        untimed_steps: Of the first `fit`, which traces and compiles.
+        steps: Of the second.
+
+    Returns:
+        "seconds" and "losses" of the second's steps, "fit_s" of all of it, and
+        "first_step_s", of the first's first step. "step_bytes": what the second's
+        tensors took at the peak beyond those that were there before, or None where
+        TensorFlow's allocator does not count (a CPU without oneDNN).
+    """
+
+    def fit(number):
+        times = StepTimes()
+        model.fit(
+            batches, steps_per_epoch=number, callbacks=[times], shuffle=False, verbose=0
+        )
+        return times
+
+    first = fit(untimed_steps)
+    before = _tensor_bytes("current")
+    began = time.perf_counter()
+    times = fit(steps)
+    return {
+        "fit_s": time.perf_counter() - began,
+        "step_bytes": None if before is None else _tensor_bytes("peak") - before,
+        "first_step_s": first.seconds[0],
+        "seconds": times.seconds,
+        "losses": [first.losses[0], *times.losses],
+    }
+
+
+def _tensor_bytes(name: str) -> int | None:
+    """Return what tensors take, "current" or at the "peak" since it was asked last."""
+    device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+    try:
+        value = tf.config.experimental.get_memory_info(device)[name]
+    except ValueError:
+        return None
+    tf.config.experimental.reset_memory_stats(device)
+    return value

@@ -1,0 +1,117 @@
+"""Translators with random weights, whose outputs are as long as may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer import config as config_lib
+from keras_transformer.config import DecodingConfig, ModelConfig
+from keras_transformer.decoding.scoring import normalized_scores
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.tokenization import SentencePieceTokenizer
+from keras_transformer.tokenization.sentencepiece_proto import (
+    BPE,
+    CONTROL,
+    UNKNOWN,
+    ModelProto,
+)
+from keras_transformer.tokenization.units import SPACE
+
+_SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+# Special pieces, the space and the ten digits come before the numbers.
+FIRST_NUMBER = len(_SPECIAL_PIECES) + 1 + 10
+
+
+def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
+    """Make a BPE vocabulary in which each number from 0 on is one token.
+
+    It needs no training: "369" is merged from "36" and "9", and so on to the left.
+
+    Args:
+        vocab_size: Ids in all; those from `FIRST_NUMBER` on are the numbers.
+
+    Raises:
+        ValueError: If `vocab_size` leaves no number.
+    """
+    config_lib.check_at_least("vocab_size", vocab_size, FIRST_NUMBER + 1)
+    model = ModelProto()
+    model.trainer_spec.model_type = BPE
+    model.normalizer_spec.name = "identity"
+    for piece in _SPECIAL_PIECES:
+        kind = UNKNOWN if piece == "<unk>" else CONTROL
+        model.pieces.add(piece=piece, score=0.0, type=kind)
+    numbers = (f"{SPACE}{number}" for number in range(vocab_size - FIRST_NUMBER))
+    for rank, piece in enumerate([SPACE, *"0123456789", *numbers]):
+        model.pieces.add(piece=piece, score=-rank)
+    return SentencePieceTokenizer(model.SerializeToString(), kind="bpe")
+
+
+def number_texts(vocab_size: int, count: int, length: int, seed: int) -> list[str]:
+    """Return random sources of exactly `length` tokens, EOS included.
+
+    Args:
+        vocab_size: Of `number_tokenizer`.
+        count: Sources.
+        length: At least 2: one word and EOS.
+        seed: Of the numbers.
+    """
+    config_lib.check_at_least("source_length", length, 2)
+    draw = np.random.default_rng(seed)
+    rows = draw.integers(vocab_size - FIRST_NUMBER, size=(count, length - 1))
+    return [" ".join(map(str, row)) for row in rows]
+
+
+def random_translator(
+    config: ModelConfig, decoding: DecodingConfig, precision: str
+) -> Translator:
+    """Make a translator of random weights that writes nothing but numbers.
+
+    The pre-softmax map has zeros for all other pieces, EOS among them: their logit is
+    0, and half of the numbers have more. So every output is open at its length limit,
+    and its text has all of its tokens.
+
+    Args:
+        config: The model; the special ids are the package's.
+        decoding: How it searches.
+        precision: Keras's name of a dtype policy.
+    """
+    tokenizer = number_tokenizer(config.vocab_size)
+    model = Transformer(config, dtype=precision)
+    table = model.output_embedding.embeddings
+    is_number = tf.range(table.shape[0]) >= FIRST_NUMBER
+    table.assign(table.value * tf.cast(is_number, table.dtype)[:, tf.newaxis])
+    return Translator(model, tokenizer, decoding)
+
+
+def teacher_forced_scores(
+    translator: Translator, texts: Sequence[str], outputs: Sequence[str]
+) -> tuple[list[float], list[int]]:
+    """Score outputs of a search without search and cache: the whole model, one by one.
+
+    Args:
+        translator: Of `random_translator`.
+        texts: Sources.
+        outputs: What the search wrote for each; one shorter than the limit ended in
+            EOS.
+
+    Returns:
+        Log probability / length penalty, and tokens, EOS included, of each output.
+    """
+    model, alpha = translator.model, translator.decoding.length_penalty_alpha
+    scores, lengths = [], []
+    written = translator.tokenizer.encode(list(outputs))
+    for text, tokens in zip(texts, written, strict=True):
+        source, _ = translator.source_tokens(tf.constant([text]))
+        if len(tokens) < int(translator.output_limits(source)[0]):
+            tokens = np.append(tokens, model.config.eos_id)
+        target = tf.constant(tokens[np.newaxis], tf.int32)
+        logits = model(source, model.shift_right(target), training=False)
+        each = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)
+        score = normalized_scores(tf.reduce_sum(each), tf.size(target), alpha)
+        scores.append(float(score))
+        lengths.append(len(tokens))
+    return scores, lengths

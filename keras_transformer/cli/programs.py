@@ -1,0 +1,150 @@
+"""What the programs share: flags, errors in one line, the `--json` summary."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import app, flags
+from absl import logging as absl_logging
+
+from keras_transformer.cli import startup
+
+# What bad input raises. Anything else is a defect and keeps its traceback.
+INPUT_ERRORS = (ValueError, TypeError, OSError)
+
+_JSON = flags.DEFINE_bool(
+    "json", False, "Print a summary as one line of JSON, the last on standard output."
+)
+
+
+def run(
+    main: Callable[..., Mapping[str, Any] | None], *, has_other_options: bool = False
+) -> None:
+    """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
+
+    `main` reads its flags and returns the summary that `--json` prints. SIGTERM and
+    SIGHUP end it like an error, so that what it wrote aside is cleaned up.
+
+    Args:
+        main: Takes no arguments, or, with `has_other_options`, one: a list.
+        has_other_options: Whether `main` gets what is no flag of ours, in its order, to
+            hand it on to a library that has options of its own.
+    """
+    module = sys.modules[main.__module__]
+    program = os.path.basename(sys.argv[0])
+
+    def guarded(arguments):
+        if len(arguments) > 1 and not has_other_options:
+            _fail(
+                program, f"unexpected argument {arguments[1]!r}; flags begin with --."
+            )
+        _set_verbosity()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has SIGHUP
+                signal.signal(number, lambda number, frame: sys.exit(128 + number))
+        try:
+            summary = main(arguments[1:]) if has_other_options else main()
+            if _JSON.value:
+                print(json.dumps(summary, ensure_ascii=False))
+            sys.stdout.flush()
+        except INPUT_ERRORS as error:
+            if isinstance(error, BrokenPipeError) and error.filename is None:
+                _exit(128 + signal.SIGPIPE)  # who read standard output is gone
+            absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
+            _fail(program, _one_line(error))
+        except (KeyboardInterrupt, SystemExit) as error:
+            for note in getattr(error, "__notes__", ()):
+                print(f"{program}: {note}", file=sys.stderr)
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            _exit(128 + signal.SIGINT if is_interrupt else error.code)
+        # Python would look for cycles among all objects as it ends: half a second.
+        gc.freeze()
+
+    def parse(arguments):
+        _show_help_of(module)
+        try:
+            # "--option value" of a library must not end the search for our flags.
+            flags.FLAGS.set_gnu_getopt(has_other_options)
+            return flags.FLAGS(arguments, known_only=has_other_options)
+        except flags.Error as error:
+            _fail(program, f"{_one_line(error)} (see --help)")
+        except (SystemExit, BrokenPipeError):
+            _exit(0)  # after --help, which absl counts as a failure
+
+    _check_streams(program)
+    app.run(guarded, flags_parser=parse)
+
+
+def check_given(*needed: flags.FlagHolder) -> None:
+    """Raise unless all of these flags have a value.
+
+    Raises:
+        ValueError: If one has none; the message names it.
+    """
+    for flag in needed:
+        if flag.value is None:
+            raise ValueError(f"--{flag.name} is needed.")
+
+
+def _check_streams(program: str) -> None:
+    """Refuse a closed standard output, and protect the others if they are closed.
+
+    The next file that is opened would get the number of a closed stream, and with it
+    what libraries write to that stream.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stdout is None:
+        _fail(program, "standard output is closed. Redirect it, perhaps to /dev/null.")
+
+
+def _set_verbosity() -> None:
+    """Let --verbosity decide what TensorFlow prints too; by default it is silent."""
+    verbosity = flags.FLAGS["verbosity"]
+    if not verbosity.present:
+        # Absl would print what TensorFlow says of its inner workings.
+        absl_logging.set_verbosity(absl_logging.WARNING)
+        return
+    level = min(max(-verbosity.value, 0), 3)
+    os.environ.setdefault(startup.LOG_LEVEL, str(level))
+
+
+def _fail(program: str, message: str) -> None:
+    print(f"{program}: {message}", file=sys.stderr, flush=True)
+    _exit(1)
+
+
+def _exit(status: Any) -> None:
+    """Exit, dropping output that cannot be written: Python would try it once more."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _one_line(error: BaseException) -> str:
+    message = str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        message = f"{error.strerror}: {error.filename}" if error.filename else message
+    message = " ".join([message, *getattr(error, "__notes__", ())])
+    return " ".join(message.split()) or type(error).__name__
+
+
+def _show_help_of(module: Any) -> None:
+    """Let --help show the flags of `module`, also when a console script runs it."""
+    main_module = sys.modules["__main__"]
+    main_module.__doc__ = module.__doc__
+    for flag in flags.FLAGS.get_key_flags_for_module(module.__name__):
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["json"])

@@ -1,0 +1,327 @@
+"""Table 3 again: its rows trained one after another and set beside the paper's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from absl import logging
+
+from keras_transformer import atomic_files, presets
+from keras_transformer.cli import startup
+from keras_transformer.config import check_choice
+from keras_transformer.model import cost
+
+# Names of the rows as the paper has them; each is base with one change.
+ROWS = (
+    "base",
+    *(
+        name.removeprefix("table3_").upper()
+        for name in presets.names()
+        if name.startswith("table3_")
+    ),
+    "big",
+)
+SCALES = ("full", "mini")
+# What `mini` divides by. Heads stay as many and become narrower; the warm-up shrinks
+# less than the steps, so that the rate does not rise too fast to follow.
+_MINI_WIDTH, _MINI_DEPTH = 4, 2
+_MINI_STEPS, _MINI_WARMUP, _MINI_BATCH = 50, 10, 10
+# Tokens of a sentence, for estimates of cost.
+_LENGTH = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class RowResult:
+    """What a row came to, on the validation split: `result.json`."""
+
+    row: str
+    # Everything the row was made of, as its `config.json`.
+    config: dict[str, Any]
+    # Per subword.
+    perplexity: float
+    # Tokenized BLEU of the last weights by beam search, as in Table 3.
+    bleu: float
+    num_parameters: int
+    # Of the whole row, training and evaluation, over all its sittings.
+    seconds: float
+
+
+def choose_rows(text: str) -> list[str]:
+    """Return the rows that a list such as "A1,B2" or "all" names, base first.
+
+    Raises:
+        ValueError: If a row is not in the table; the message suggests the nearest.
+    """
+    by_lower = {row.lower(): row for row in ROWS}
+    wanted = {"base"}  # the others are compared with it
+    for name in text.lower().split(","):
+        check_choice("row", name.strip(), [*by_lower, "all"])
+        wanted.update(ROWS if name.strip() == "all" else [by_lower[name.strip()]])
+    return [row for row in ROWS if row in wanted]
+
+
+def row_preset(row: str, scale: str = "full") -> presets.Preset:
+    """Return the preset of a row, shrunk where `scale` is "mini"."""
+    check_choice("scale", scale, SCALES)
+    name = row if row in presets.names() else f"table3_{row.lower()}"
+    preset = presets.get(name)
+    return shrink(preset) if scale == "mini" else preset
+
+
+def shrink(preset: presets.Preset) -> presets.Preset:
+    """Make a preset small enough for a CPU and keep its change from base.
+
+    Widths are divided by 4, layers by 2, steps by 50, batches and warm-up by 10; heads,
+    rates and the rest stay.
+    """
+    model = preset.model
+    widths = {
+        name: value // _MINI_WIDTH
+        for name in ("d_model", "d_ff", "key_dim", "value_dim")
+        if (value := getattr(model, name)) is not None
+    }
+    training = preset.training
+    return dataclasses.replace(
+        preset,
+        model=dataclasses.replace(
+            model, num_layers=model.num_layers // _MINI_DEPTH, **widths
+        ),
+        training=dataclasses.replace(
+            training,
+            train_steps=training.train_steps // _MINI_STEPS,
+            warmup_steps=training.warmup_steps // _MINI_WARMUP,
+            tokens_per_batch=training.tokens_per_batch // _MINI_BATCH,
+        ),
+    )
+
+
+def seconds_left(
+    results: Mapping[str, RowResult], chosen: Mapping[str, presets.Preset]
+) -> float | None:
+    """Estimate how long the other rows take, by what they cost in FLOPs.
+
+    Args:
+        results: Of the rows that are finished.
+        chosen: What every row trains.
+
+    Returns:
+        The seconds; None while no row is finished.
+    """
+    if not results:
+        return None
+
+    def flops(rows):
+        return sum(
+            cost.training_flops(chosen[row].model, _LENGTH, _LENGTH)
+            * chosen[row].training.tokens_per_batch
+            * chosen[row].training.train_steps
+            for row in rows
+        )
+
+    seconds = sum(result.seconds for result in results.values())
+    return seconds * flops(chosen.keys() - results.keys()) / flops(results)
+
+
+def print_at_once(line: str) -> None:
+    """Print a line that a program reading our output gets now."""
+    print(line, flush=True)
+
+
+def run_row(
+    row: str,
+    preset: presets.Preset,
+    data_dir: str,
+    row_dir: str,
+    options: dict[str, Any],
+    resolve_options: dict[str, Any],
+    write: Callable[[str], None] = print_at_once,
+) -> RowResult:
+    """Train and evaluate a row, go on where it was stopped, or read its result.
+
+    Args:
+        row: Its name in the paper.
+        preset: What to train.
+        data_dir: A prepared corpus.
+        row_dir: Where the model, the translations and `result.json` go.
+        options: Fields of `training.run.RunOptions`.
+        resolve_options: Arguments of `training.run.resolve`.
+        write: Takes lines of progress.
+
+    Raises:
+        ValueError: If `row_dir` holds a row of other settings.
+        FileNotFoundError: If `data_dir` is no prepared corpus.
+    """
+    startup.import_tensorflow()  # a process of its own
+    from keras_transformer import data, evaluation, text_files
+    from keras_transformer.evaluation import translations
+    from keras_transformer.training import run as training_run
+
+    place = pathlib.Path(row_dir)
+    config = training_run.resolve(
+        preset, data.read_metadata(data_dir), **resolve_options
+    )
+    finished = read_result(place)
+    if finished and finished.config == json.loads(json.dumps(config.to_json())):
+        write(f"{row}: finished before")
+        return finished
+    clock = _Clock(place / "seconds.json")
+
+    def progress(line):
+        clock.save()
+        write(f"{row}: {line}")
+
+    summary = training_run.train(
+        data_dir,
+        place / "model",
+        config,
+        training_run.RunOptions(**options),
+        write=progress,
+    )
+    sources, references = (
+        text_files.read_lines(f"{data_dir}/valid.{side}")
+        for side in ("source", "target")
+    )
+    # The paper's caption: "beam search ..., but no checkpoint averaging".
+    hypotheses, language, perplexity = translations.translate_and_measure(
+        place / "model", sources, references, checkpoint="latest"
+    )
+    scores = evaluation.score_translations(
+        hypotheses, references, target_language=language, bootstrap_samples=0
+    )
+    text_files.write_lines(place / "valid.hypothesis", hypotheses)
+    result = RowResult(
+        row=row,
+        config=config.to_json(),
+        perplexity=perplexity,
+        bleu=scores.bleu_tokenized,
+        num_parameters=summary["num_parameters"],
+        seconds=round(clock.save(), 1),
+    )
+    atomic_files.atomic_write(
+        place / "result.json", json.dumps(dataclasses.asdict(result), indent=2) + "\n"
+    )
+    return result
+
+
+def in_own_process(function: Callable, *arguments: Any) -> Any:
+    """Call a function in a fresh process, which ends when this one does.
+
+    TensorFlow keeps devices and memory of a run for the life of the process.
+
+    Raises:
+        ChildProcessError: If the process was killed.
+        Exception: What the function raises.
+    """
+    pool = ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=_end_with_parent
+    )
+    with pool:
+        try:
+            return pool.submit(function, *arguments).result()
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "The process of this row was killed, perhaps for want of memory. Run "
+                "the same command again to go on from its last checkpoint."
+            ) from error
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def read_result(row_dir: str | os.PathLike) -> RowResult | None:
+    """Read the result of a row; None: it has not been finished.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    path = pathlib.Path(row_dir) / "result.json"
+    if not path.exists():
+        return None
+    try:
+        return RowResult(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}). Delete it: the row is then evaluated again "
+            "from its last checkpoint."
+        ) from error
+
+
+def difference_p_value(
+    hypotheses: Sequence[str],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    target_language: str,
+) -> float:
+    """Test whether two sets of translations differ in tokenized BLEU.
+
+    Args:
+        hypotheses: One set.
+        baseline: The other, of the same sources.
+        references: What each should have been.
+        target_language: As of `evaluation.score_translations`.
+
+    Returns:
+        sacreBLEU's p of a paired bootstrap with 1,000 samples: how likely a difference
+        this large is for two systems that are equally good. It knows nothing of what
+        another seed of the training would change.
+    """
+    import sacrebleu
+    from sacrebleu import significance
+
+    from keras_transformer import evaluation
+
+    texts = [
+        evaluation.moses_tokenized(lines, target_language)
+        for lines in (baseline, hypotheses, references)
+    ]
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    _, results = significance.PairedTest(
+        [("baseline", texts[0]), ("row", texts[1])],
+        {"BLEU": metric},
+        [texts[2]],
+        test_type="bs",
+        n_samples=1000,
+    )()
+    return float(results["BLEU"][1].p_value)
+
+
+class _Clock:
+    """Seconds since the start, over all sittings, kept in a file."""
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        try:
+            self._before = float(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            self._before = 0.0
+        self._began = time.perf_counter()
+
+    def save(self) -> float:
+        """Write the seconds down and return them."""
+        seconds = self._before + time.perf_counter() - self._began
+        atomic_files.atomic_write(self._path, f"{seconds}\n")
+        return seconds
+
+
+def _end_with_parent() -> None:
+    """Make this process end when the one that started it is gone."""
+    logging.set_verbosity(logging.WARNING)
+    os.setsid()  # Ctrl-C reaches the parent alone, which then ends this process
+    parent = multiprocessing.parent_process()
+
+    def wait():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

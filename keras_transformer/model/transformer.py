@@ -1,0 +1,359 @@
+"""The Transformer, §3: embeddings, encoder, decoder, and the step that trains them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers import masks
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.embedding import TokenEmbedding
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.positional_encoding import (
+    PositionalEncoding,
+    positions_in_segments,
+)
+from keras_transformer.model.train_step import TokenTrainer
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding import Past
+    from keras_transformer.layers.decoder import StepWeights
+    from keras_transformer.layers.panels import Panels
+
+Tensor = Any
+
+
+class SearchWeights(NamedTuple):
+    """All weights of a search's steps, with matrices laid out for few rows."""
+
+    layers: StepWeights  # of all, the layer as first axis
+    words: Panels | None  # of the pre-softmax map
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(TokenTrainer):
+    """The Transformer of "Attention Is All You Need", §3 and Figure 1.
+
+    The model is built on construction, so `count_params()` answers at once.
+
+    Args:
+        config: The architecture; its defaults are the paper's base model.
+
+    Call arguments:
+        source_tokens: int32 `[batch, source_length]`, each row ended by EOS, then
+            padding.
+        decoder_inputs: int32 `[batch, target_length]`: the target shifted right, BOS
+            first (`shift_right` makes it from the target).
+        training: Whether dropout is active.
+        return_attention: Whether to return the attention weights too.
+        segments: Where rows hold several pairs one after another: the numbers of source
+            and target segments, int32 `[batch, source_length]` and
+            `[batch, target_length]`, as `segments` makes them. Nothing sees another
+            segment than its own, and positions begin anew in each, so a pair's logits
+            are as if it had the row for itself. None: a pair a row.
+
+    Returns:
+        Logits, float32 `[batch, target_length, vocab_size]`. With `return_attention`,
+        also a dict with the keys "encoder", "decoder" and "cross", each a list with one
+        float tensor `[batch, heads, query_length, key_length]` a layer.
+
+    Raises:
+        ValueError: If there are `segments` and attention is restricted.
+
+    `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`, with targets as
+    they are: the train step shifts them.
+    """
+
+    def __init__(self, config: ModelConfig | dict | None = None, **kwargs):
+        super().__init__(**kwargs)
+        if config is None:
+            config = ModelConfig()
+        elif not isinstance(config, ModelConfig):
+            config = from_dict(ModelConfig, config)
+        self.config = config
+        dtype = self.dtype_policy
+        self.embedding = self._embedding(config.vocab_size, "embedding")
+        self.target_embedding = self.output_embedding = self.embedding
+        if not config.share_embeddings:
+            size = config.output_vocab_size
+            self.target_embedding = self._embedding(size, "target_embedding")
+            self.output_embedding = self._embedding(size, "output_embedding")
+        self.source_positions = self._positions("source_positions")
+        self.target_positions = self.source_positions
+        if config.position_encoding == "learned":
+            self.target_positions = self._positions("target_positions")
+        rate = config.dropout_rate
+        self.source_dropout = Dropout(rate, dtype=dtype, name="source_dropout")
+        self.target_dropout = Dropout(rate, dtype=dtype, name="target_dropout")
+        self.encoder = Encoder(config, dtype=dtype, name="encoder")
+        self.decoder = Decoder(config, dtype=dtype, name="decoder")
+        self.build()
+
+    def build(self, source_shape=None, decoder_inputs_shape=None):
+        """Make every weight; shapes are known from the config alone."""
+        if self.built:
+            return
+        embeddings = (self.embedding, self.target_embedding, self.output_embedding)
+        positions = (self.source_positions, self.target_positions)
+        for layer in (*embeddings, *positions, self.encoder, self.decoder):
+            if not layer.built:
+                layer.build()
+        self.built = True
+
+    def call(
+        self,
+        source_tokens,
+        decoder_inputs,
+        training=None,
+        return_attention=False,
+        segments=None,
+    ):
+        if segments is not None and self.config.attention_window is not None:
+            raise ValueError(
+                "`segments` cannot be told apart by restricted attention. Received: "
+                f"attention_window={self.config.attention_window}. Give each pair a "
+                "row of its own."
+            )
+        encoder_output, encoder_weights = self._encode(
+            source_tokens, training, segments
+        )
+        decoder_output, decoder_weights, cross_weights = self._decode(
+            source_tokens, decoder_inputs, encoder_output, training, segments
+        )
+        logits = self.output_embedding.logits(decoder_output)
+        if not return_attention:
+            return logits
+        return logits, {
+            "encoder": _full_weights(self.encoder, encoder_weights, source_tokens),
+            "decoder": _full_weights(self.decoder, decoder_weights, decoder_inputs),
+            "cross": cross_weights,
+        }
+
+    def encode(self, source_tokens: Tensor, training: bool | None = None) -> Tensor:
+        """Run the encoder alone.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            training: Whether dropout is active.
+
+        Returns:
+            The encoder's output, float `[batch, source_length, d_model]` (paper: z).
+        """
+        return self._encode(source_tokens, training)[0]
+
+    def decode(
+        self, source_tokens: Tensor, decoder_inputs: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run a pair without training and without the pre-softmax map.
+
+        The map's output is the largest by far.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            decoder_inputs: int32 `[batch, target_length]`: the target shifted right.
+
+        Returns:
+            The decoder's output, float `[batch, target_length, d_model]`, and for each
+            layer the encoder-decoder attention weights, float
+            `[batch, heads, target_length, source_length]`.
+        """
+        encoder_output, mask = self._encoded(source_tokens)
+        targets = self.target_positions(self.target_embedding(decoder_inputs))
+        return self.decoder.output(targets, encoder_output, mask)
+
+    def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
+        """Encode the source and project it for every decoder layer, once a sentence.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+
+        Returns:
+            What `decode_step` needs of the source: "memory", per layer keys and values
+            `[batch, heads, source_length, dim]`, and "mask", bool
+            `[batch, 1, source_length]`.
+        """
+        encoder_output, mask = self._encoded(source_tokens)
+        return {"memory": self.decoder.project_memory(encoder_output), "mask": mask}
+
+    def empty_cache(
+        self, batch_size: int | Tensor, num_columns: int | Tensor = 0
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
+        return self.decoder.empty_cache(batch_size, num_columns)
+
+    def step_weights(self, with_words: bool = False) -> SearchWeights:
+        """Lay the decoder's matrices out as `decode_step` needs them.
+
+        Args:
+            with_words: Also the pre-softmax map, the largest: worth it where many
+                searches use what is laid out once, not for a single one.
+        """
+        # The largest first: what is cut before it is stacked leaves gaps in memory.
+        words = self.output_embedding.panels() if with_words else None
+        return SearchWeights(self.decoder.step_weights(), words)
+
+    def decode_step(
+        self,
+        tokens: Tensor,
+        step: Tensor,
+        past: Past,
+        source: dict[str, Any],
+        cache: list[tuple[Tensor, Tensor]],
+        weights: SearchWeights,
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Decode one token of each hypothesis.
+
+        In TensorFlow not under XLA, which cannot write a cache in place.
+
+        Args:
+            tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
+            step: int32 scalar, from 0.
+            past: Which columns of the cache are whose, and where this step's begin.
+            source: From `start_decoding`.
+            cache: From `empty_cache`, then from the step before.
+            weights: From `step_weights`.
+
+        Returns:
+            Logits of the next token, float32 `[batch, beam, vocab_size]`, and the
+            cache.
+        """
+        is_past, window = past.ancestry, self.config.attention_window
+        if window is not None:
+            is_near = past.steps > step - window  # [batch, columns]
+            is_past = ops.logical_and(is_past, ops.expand_dims(is_near, 1))
+        embedded = self.target_embedding(tokens)
+        position = ops.zeros((1, 1, self.config.d_model), embedded.dtype)
+        embedded = embedded + self.target_positions(position, start=step)
+        # Hypotheses are rows: products of two matrices are the fastest.
+        output, cache = self.decoder.step(
+            ops.reshape(embedded, (-1, self.config.d_model)),
+            past.place,
+            is_past,
+            source["memory"],
+            source["mask"],
+            cache,
+            weights.layers,
+        )
+        logits = self.output_embedding.logits(output, weights.words)
+        beam_size, vocab_size = tokens.shape[1], logits.shape[-1]
+        return ops.reshape(logits, (-1, beam_size, vocab_size)), cache
+
+    def shift_right(
+        self, target_tokens: Tensor, segments: Tensor | None = None
+    ) -> Tensor:
+        """Put BOS before the target and drop its last position, Figure 1.
+
+        Args:
+            target_tokens: int32 `[batch, target_length]`.
+            segments: Of a packed target, from `segments`, int32
+                `[batch, target_length]`: each begins with BOS.
+
+        Returns:
+            int32 `[batch, target_length]`: the decoder's inputs.
+        """
+        start = ops.full_like(target_tokens[:, :1], self.config.bos_id)
+        previous = target_tokens[:, :-1]
+        if segments is not None:
+            is_same = ops.equal(segments[:, 1:], segments[:, :-1])
+            previous = ops.where(is_same, previous, self.config.bos_id)
+        return ops.concatenate([start, previous], axis=1)
+
+    def segments(self, tokens: Tensor) -> Tensor:
+        """Number the sentences that are packed into each row, by the EOS of each.
+
+        Args:
+            tokens: int32 `[batch, length]`, sources or targets.
+
+        Returns:
+            int32 `[batch, length]`; see `masks.segments`.
+        """
+        return masks.segments(tokens, self.config.eos_id)
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    def _encode(self, source_tokens, training, segments=None):
+        embedded, mask = self._embedded_source(source_tokens, segments)
+        return self.encoder(
+            self.source_dropout(embedded, training=training),
+            attention_mask=mask,
+            training=training,
+        )
+
+    def _encoded(self, source_tokens):
+        """Return the encoder's output without training, and the source's mask."""
+        embedded, mask = self._embedded_source(source_tokens)
+        return self.encoder.output(embedded, mask), mask
+
+    def _embedded_source(self, source_tokens, segments=None):
+        positions = None
+        if segments is None:
+            mask = self._source_mask(source_tokens)
+        else:
+            mask = masks.segment_mask(segments[0], segments[0])
+            positions = positions_in_segments(segments[0])
+        embedded = self.embedding(source_tokens)
+        return self.source_positions(embedded, positions=positions), mask
+
+    def _decode(
+        self, source_tokens, decoder_inputs, encoder_output, training, segments=None
+    ):
+        target_mask, positions = None, None
+        if segments is None:
+            source_mask = self._source_mask(source_tokens)
+        else:
+            source_mask = masks.segment_mask(segments[1], segments[0])
+            target_mask = masks.segment_mask(segments[1], segments[1])
+            positions = positions_in_segments(segments[1])
+        embedded = self.target_embedding(decoder_inputs)
+        embedded = self.target_positions(embedded, positions=positions)
+        return self.decoder(
+            self.target_dropout(embedded, training=training),
+            encoder_output,
+            target_mask=target_mask,
+            source_mask=source_mask,
+            training=training,
+        )
+
+    def _source_mask(self, source_tokens):
+        return masks.key_mask(masks.padding_mask(source_tokens, self.config.pad_id))
+
+    def _embedding(self, vocab_size: int, name: str) -> TokenEmbedding:
+        is_output = name == "output_embedding" or self.config.share_embeddings
+        return TokenEmbedding(
+            vocab_size,
+            self.config.d_model,
+            use_output_bias=self.config.output_bias and is_output,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _positions(self, name: str) -> PositionalEncoding:
+        config = self.config
+        return PositionalEncoding(
+            config.d_model,
+            config.position_encoding,
+            config.position_layout,
+            config.first_position,
+            config.num_positions,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+
+def _full_weights(stack, weights, tokens):
+    """Lay the self-attention weights of every layer out as matrices."""
+    length = ops.shape(tokens)[1]
+    return [
+        layer.self_attention.full_weights(own, length)
+        for layer, own in zip(stack.layers, weights, strict=True)
+    ]

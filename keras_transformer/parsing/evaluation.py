@@ -1,0 +1,169 @@
+"""Scoring parses, those of a model on a held-out split or those of files, §6.3."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.data import metadata
+from keras_transformer.parsing import Tree, preparation
+from keras_transformer.treebank import analysis, evalb, trees
+from keras_transformer.treebank.evalb_parameters import EvalbParameters, read_parameters
+
+_COLLINS = EvalbParameters()
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelAnswers:
+    """What a model made of the sentences of gold trees."""
+
+    trees: list[Tree]
+    # Sentences of which the model read a part only.
+    num_truncated: int
+    # Sentences whose answer was no tree, and had to be repaired.
+    num_repaired: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsingScores:
+    """How good parses are, and what to hold that against."""
+
+    evalb: evalb.EvalbScores
+    by_length: dict[str, evalb.Summary]
+    by_label: dict[str, analysis.LabelScore]
+    # F1 of `analysis.right_branching` on the same sentences.
+    right_branching_f1: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a mapping that JSON can hold; EVALB's summary is at the top."""
+        return {
+            **self.evalb.to_dict(),
+            "right_branching_f1": self.right_branching_f1,
+            "by_length": _dicts(self.by_length),
+            "by_label": _dicts(self.by_label),
+        }
+
+
+def parameters_of(path: str | os.PathLike | None) -> EvalbParameters:
+    """Read a parameter file of EVALB; None: the rules of COLLINS.prm."""
+    return _COLLINS if path is None else read_parameters(path)
+
+
+def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
+    """Read the gold trees of a split that `tree_preparation.prepare` made.
+
+    Raises:
+        FileNotFoundError: If there is no corpus, or no such split in it.
+        ValueError: If the corpus is no treebank.
+    """
+    folder = pathlib.Path(data_dir)
+    described = metadata.read_metadata(folder)
+    if described.task != preparation.TASK:
+        raise ValueError(
+            f"The corpus in {folder} is prepared for --task={described.task}, and a "
+            "parser is scored on trees. Choose another --data_dir."
+        )
+    path = folder / f"{split}.target"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"No {path.name} in {folder}: the corpus was prepared without that split. "
+            "Choose another --split."
+        )
+    return trees.read_trees(path, one_a_line=True).trees
+
+
+def parse_words(
+    parser: Any, gold: Sequence[Tree], batch_size: int | None = None
+) -> ModelAnswers:
+    """Parse the words of gold trees; nothing else of them reaches the model.
+
+    Args:
+        parser: A `Parser`.
+        gold: The right trees, cleaned.
+        batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
+    """
+    from keras_transformer.parsing.parser import BATCH_SIZE
+
+    sentences = [" ".join(map(trees.escape, tree.words)) for tree in gold]
+    answers = parser.parse(sentences, batch_size or BATCH_SIZE)
+    return ModelAnswers(
+        [answer.tree for answer in answers],
+        num_truncated=sum(answer.truncated for answer in answers),
+        num_repaired=sum(not answer.valid for answer in answers),
+    )
+
+
+def score(
+    gold: Sequence[Tree],
+    test: Sequence[Tree | None],
+    parameters: EvalbParameters = _COLLINS,
+) -> ParsingScores:
+    """Score parses, by length and label too.
+
+    Args:
+        gold: The right trees.
+        test: The parse of each; None where there is none.
+        parameters: Rules; the default is COLLINS.prm.
+
+    Raises:
+        ValueError: As `evalb.score_trees`.
+    """
+    scores = evalb.score_trees(gold, test, parameters)
+    baseline = [analysis.right_branching(tree.words, tree.tags) for tree in gold]
+    return ParsingScores(
+        scores,
+        analysis.scores_by_length(scores),
+        analysis.scores_by_label(gold, test, parameters),
+        evalb.score_trees(gold, baseline, parameters).summary.bracket_f1,
+    )
+
+
+def score_answers(
+    gold: Sequence[Tree],
+    answers: ModelAnswers,
+    parameters: EvalbParameters = _COLLINS,
+) -> ParsingScores:
+    """Score what a model answered.
+
+    A sentence is left out of the percentages, and counted under `num_error`, where
+    `linearisation.tags_of` and gold take different words for punctuation. However many
+    there are, scoring goes on: the words are the same.
+    """
+    endless = dataclasses.replace(parameters, max_errors=len(gold) + 1)
+    return score(gold, answers.trees, endless)
+
+
+def read_pairs(
+    hypothesis: str | os.PathLike, reference: str | os.PathLike
+) -> tuple[list[Tree], list[Tree | None]]:
+    """Read gold trees and parses, one a line; return them in this order.
+
+    An empty line among the parses says that there is none.
+
+    Raises:
+        FileNotFoundError: If a file is absent.
+        ValueError: If a line is no tree, or the files have not equally many.
+    """
+    gold = trees.read_trees(reference, one_a_line=True).trees
+    test = trees.read_trees(hypothesis, one_a_line=True, allow_empty=True).trees
+    if len(gold) != len(test):
+        raise ValueError(
+            f"{hypothesis} has {len(test)} lines and {reference} has {len(gold)}: they "
+            "must be line by line the trees of the same sentences."
+        )
+    return gold, test
+
+
+def format_report(scores: ParsingScores) -> str:
+    """Return the summaries in EVALB's layout, and the baseline below."""
+    return (
+        f"{evalb.format_summaries(scores.evalb)}\n"
+        f"Right-branching FMeasure  = {scores.right_branching_f1:6.2f}"
+    )
+
+
+def _dicts(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: value.to_dict() for name, value in values.items()}

@@ -1,0 +1,299 @@
+"""Checkpoints: written aside and renamed, checked when read, averaged (§6.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from keras_transformer import atomic_files
+from keras_transformer.config import check_at_least
+
+FORMAT_VERSION = 1
+_PREFIX = "checkpoint"
+_STATE = "state.json"
+_FOLDER = re.compile(r"step-(\d+)")
+
+
+class DamagedCheckpointError(ValueError):
+    """The files of a checkpoint are not as they were written."""
+
+
+class RemovedCheckpointError(FileNotFoundError):
+    """A checkpoint was there when it was chosen, and is gone."""
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint on disk."""
+
+    path: pathlib.Path
+    # Optimizer steps behind it.
+    step: int
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What was saved beside the variables, such as the best metric.
+
+        Raises:
+            DamagedCheckpointError: If it cannot be read.
+            RemovedCheckpointError: If the folder is gone.
+            ValueError: If it has another format version.
+        """
+        try:
+            state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
+            version = state["format_version"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.check_is_there()
+            raise DamagedCheckpointError(
+                f"{self.path} is damaged: {_STATE}: {error}. Delete the folder to use "
+                "the checkpoint before it."
+            ) from error
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{self.path} has format version {version}; this program reads version "
+                f"{FORMAT_VERSION}. Use the release that wrote it."
+            )
+        return state
+
+    def check_is_there(self) -> None:
+        """Raise if the folder is gone.
+
+        Raises:
+            RemovedCheckpointError: If it is.
+        """
+        if not self.path.is_dir():
+            raise RemovedCheckpointError(
+                f"{self.path} was removed meanwhile, by a training that is running or "
+                "by hand. Run the same command again."
+            )
+
+
+class CheckpointFolder:
+    """A folder of checkpoints, one sub-folder a step.
+
+    Args:
+        path: The folder; it is made by the first save.
+        keep: How many to keep, the newest; None: all.
+    """
+
+    def __init__(self, path: str | os.PathLike, keep: int | None = None):
+        if keep is not None:
+            check_at_least("keep", keep, 1)
+        self.path = pathlib.Path(path)
+        self.keep = keep
+
+    def list(self) -> list[Checkpoint]:
+        """Return the checkpoints, oldest first."""
+        if not self.path.is_dir():
+            return []
+        matches = ((_FOLDER.fullmatch(p.name), p) for p in self.path.iterdir())
+        found = [Checkpoint(path, int(match[1])) for match, path in matches if match]
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+    def latest(self) -> Checkpoint | None:
+        """Return the newest checkpoint, or None."""
+        return max(self.list(), key=lambda found: found.step, default=None)
+
+    def path_of(self, step: int) -> pathlib.Path:
+        """Return where the checkpoint of a step lies, or would."""
+        return self.path / f"step-{step:08d}"
+
+    def save(self, step: int, state: dict[str, Any], **trackables: Any) -> Checkpoint:
+        """Write a checkpoint whole or not at all, then drop the oldest beyond `keep`.
+
+        Those of later steps go too: a run that writes this one had gone back behind
+        them, because they were damaged.
+
+        Args:
+            step: Optimizer steps so far.
+            state: What else to remember; JSON values.
+            **trackables: What to save, such as `model` and `optimizer`.
+
+        Raises:
+            OSError: If the disk is full or cannot be written; earlier ones stay.
+        """
+        path = self.path_of(step)
+        with atomic_files.atomic_folder(path) as aside:
+            _write_variables(aside, trackables)
+            sums = {
+                name.name: atomic_files.sha256_of(name)
+                for name in sorted(aside.iterdir())
+            }
+            content = dict(state, format_version=FORMAT_VERSION, step=step, sha256=sums)
+            atomic_files.atomic_write(
+                aside / _STATE, json.dumps(content, indent=2) + "\n"
+            )
+        if self.keep is not None:
+            found = self.list()
+            until_now = [old for old in found if old.step <= step]
+            for old in found:
+                if old not in until_now[-self.keep :]:
+                    _remove(old)
+        return Checkpoint(path, step)
+
+
+def _remove(checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint, of which readers never see a part only."""
+    try:
+        with atomic_files.folder_aside(checkpoint.path) as aside:
+            os.rename(checkpoint.path, aside)
+    except OSError:  # the disk has no room for even a name
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+
+def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
+    """Load a checkpoint after checking that its files are as they were written.
+
+    Args:
+        checkpoint: What to load.
+        **trackables: Where to load it to; each must be built. What the checkpoint holds
+            beyond these is left out.
+
+    Returns:
+        The state saved beside the variables.
+
+    Raises:
+        DamagedCheckpointError: If the files are not as they were written.
+        ValueError: If the checkpoint is of another model.
+    """
+    check_files(checkpoint)
+    return restore_checked(checkpoint, **trackables)
+
+
+def check_files(checkpoint: Checkpoint) -> None:
+    """Raise unless the files of a checkpoint are as they were written.
+
+    Raises:
+        DamagedCheckpointError: If one is not.
+    """
+    for name, expected in checkpoint.state["sha256"].items():
+        file = checkpoint.path / name
+        if not _has_hash(file, expected):
+            checkpoint.check_is_there()
+            raise DamagedCheckpointError(
+                f"{checkpoint.path} is damaged: {name} is absent or not as it was "
+                "written. Delete the folder to use the checkpoint before it."
+            )
+
+
+def _has_hash(file: pathlib.Path, expected: str) -> bool:
+    try:
+        return atomic_files.sha256_of(file) == expected
+    except FileNotFoundError:
+        return False
+
+
+def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
+    """Load a checkpoint after `check_files`; see `restore`."""
+    try:
+        status = tf.train.Checkpoint(**trackables).read(str(checkpoint.path / _PREFIX))
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.NotFoundError) as error:
+        checkpoint.check_is_there()
+        raise ValueError(
+            f"{checkpoint.path} does not fit the model: {str(error).splitlines()[0]}"
+        ) from error
+    return checkpoint.state
+
+
+def restore_newest(
+    folder: CheckpointFolder, **trackables: Any
+) -> tuple[Checkpoint, dict[str, Any]] | None:
+    """Load the newest checkpoint that is whole, with a warning for those that are not.
+
+    Args:
+        folder: Where they lie.
+        **trackables: As of `restore`.
+
+    Returns:
+        The checkpoint and the state saved with it; None: there is no checkpoint.
+
+    Raises:
+        DamagedCheckpointError: If none is whole; nothing is deleted.
+        ValueError: If they are of another model.
+    """
+    found = folder.list()
+    for checkpoint in reversed(found):
+        try:
+            return checkpoint, restore(checkpoint, **trackables)
+        except DamagedCheckpointError as error:
+            logging.warning("%s The one before is tried.", error)
+    if found:
+        raise DamagedCheckpointError(
+            f"All {len(found)} checkpoints in {folder.path} are damaged, the newest "
+            f"{found[-1].path.name}. Restore them from a copy, or train again into "
+            "another --model_dir."
+        )
+    return None
+
+
+def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:
+    """Set a model's weights to the mean of checkpoints, summed in float32, §6.1.
+
+    Args:
+        checkpoints: At least one; all of this model.
+        model: A built Keras model.
+
+    Raises:
+        ValueError: If there is none, or one is damaged or of another model.
+    """
+    if not checkpoints:
+        raise ValueError("There are no checkpoints to average.")
+    sums = [np.zeros(weight.shape, np.float32) for weight in model.trainable_weights]
+    for checkpoint in checkpoints:
+        restore(checkpoint, model=model)
+        for total, weight in zip(sums, model.trainable_weights, strict=True):
+            total += weight.numpy()
+    for total, weight in zip(sums, model.trainable_weights, strict=True):
+        weight.assign(total / len(checkpoints))
+
+
+def choose_for_averaging(
+    checkpoints: Sequence[Checkpoint], last: int, min_steps_apart: int = 1
+) -> list[Checkpoint]:
+    """Return the last checkpoints, refusing those that are almost the same.
+
+    Args:
+        checkpoints: All there are, oldest first.
+        last: How many to take.
+        min_steps_apart: Steps that must lie between two of them.
+
+    Raises:
+        ValueError: If there are none, or two are closer than `min_steps_apart`.
+    """
+    check_at_least("last", last, 1)
+    chosen = list(checkpoints)[-last:]
+    if not chosen:
+        raise ValueError("There are no checkpoints to average.")
+    for earlier, later in itertools.pairwise(chosen):
+        if later.step - earlier.step < min_steps_apart:
+            raise ValueError(
+                f"{earlier.path.name} and {later.path.name} are "
+                f"{later.step - earlier.step} steps apart, but `min_steps_apart` is "
+                f"{min_steps_apart}: averaging almost equal checkpoints gains nothing. "
+                "Take fewer with --last, or lower --min_steps_apart."
+            )
+    return chosen
+
+
+def _write_variables(folder: pathlib.Path, trackables: dict[str, Any]) -> None:
+    try:
+        tf.train.Checkpoint(**trackables).write(str(folder / _PREFIX))
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"Could not write a checkpoint into {folder.parent.parent}: "
+            f"{atomic_files.reason(error)}. Free some space or check the folder's "
+            "permissions; earlier checkpoints are intact."
+        ) from error
+    with contextlib.suppress(FileNotFoundError):
+        (folder / "checkpoint").unlink()

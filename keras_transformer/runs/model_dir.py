@@ -1,0 +1,321 @@
+"""The folder of a run: its resolved configuration, tokenizer, checkpoints, model."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer import atomic_files, tokenization
+from keras_transformer.config import (
+    DecodingConfig,
+    ModelConfig,
+    TrainingConfig,
+    from_dict,
+)
+from keras_transformer.inference.translator import Translator
+from keras_transformer.layers.initialization import weights_to_be_read
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.parsing import symbols
+from keras_transformer.parsing.parser import Parser
+from keras_transformer.runs.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    check_files,
+    restore_checked,
+)
+
+FORMAT_VERSION = 1
+
+# The folders that may hold the weights to use, the better ones first.
+CHOICES = ("averaged", "best", "latest")
+
+# What a model of each task is called, and the program that uses it.
+_TASKS = {
+    "translation": ("a translation model", "bin/translate.py"),
+    "parsing": ("a parser", "bin/parse.py"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Everything a run was made of, resolved: `config.json`."""
+
+    preset: str
+    model: ModelConfig
+    training: TrainingConfig
+    decoding: DecodingConfig
+    source_language: str
+    target_language: str
+    # SHA-256 of the vocabulary.
+    tokenizer_hash: str
+    # Keras's name of a dtype policy.
+    precision: str = "float32"
+    seed: int = 0
+    # "translation" or "parsing".
+    task: str = "translation"
+    # SHA-256 of the labels of constituents that a parser knows.
+    labels_hash: str | None = None
+    # SHA-256 of the encoded training split; None: an earlier release did not save it.
+    corpus_hash: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `config.json`."""
+        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunConfig:
+        """Build the configuration from the content of `config.json`."""
+        values = dict(values)
+        values.pop("format_version")
+        values["model"] = from_dict(ModelConfig, values["model"])
+        values["training"] = from_dict(TrainingConfig, values["training"])
+        values["decoding"] = from_dict(DecodingConfig, values["decoding"])
+        return from_dict(cls, values)
+
+
+class ModelDir:
+    """Where the parts of a run lie.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = pathlib.Path(path)
+        self.config_path = self.path / "config.json"
+        self.tokenizer_path = self.path / "tokenizer"
+        # Of a parser: what its symbols stand for.
+        self.labels_path = self.path / symbols.FILE_NAME
+        self.model_path = self.path / "model.keras"
+        self.log_path = self.path / "logs"
+
+    def checkpoints(self, kind: str = "checkpoints") -> CheckpointFolder:
+        """Return the folder "checkpoints", "best" or "averaged"."""
+        keep = None if kind == "checkpoints" else 1
+        return CheckpointFolder(self.path / kind, keep=keep)
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write `config.json`."""
+        atomic_files.atomic_write(
+            self.config_path, json.dumps(config.to_json(), indent=2) + "\n"
+        )
+
+    def read_config(self) -> RunConfig:
+        """Read `config.json`.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            ValueError: If it cannot be read, or has another format version.
+        """
+        if not self.config_path.is_file():
+            raise FileNotFoundError(
+                f"No model in {self.path}: it has no config.json. Train first with "
+                f"bin/train.py --model_dir={self.path}, or correct --model_dir."
+            )
+        try:
+            values = json.loads(self.config_path.read_text(encoding="utf-8"))
+            version = values["format_version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{self.config_path} is damaged ({error}). Train again into another "
+                "--model_dir."
+            ) from error
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{self.config_path} has format version {version}; this program reads "
+                f"version {FORMAT_VERSION}. Use the release that wrote it, or train "
+                "again."
+            )
+        return RunConfig.from_json(values)
+
+    def choose(self, checkpoint: str | None = None) -> Checkpoint:
+        """Find the weights to use.
+
+        Args:
+            checkpoint: "averaged", "best", "latest", or the path of a checkpoint;
+                None: the first of these that exists, but no average from before
+                training went on.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        newest = self.checkpoints().latest()
+        for choice in CHOICES if checkpoint is None else (checkpoint,):
+            if choice == "latest":
+                found = newest
+            elif choice in CHOICES:
+                found = self.checkpoints(choice).latest()
+            else:
+                found = _checkpoint_at(pathlib.Path(choice))
+            is_old = found and newest and found.step < newest.step
+            if found and not (checkpoint is None and choice == "averaged" and is_old):
+                return found
+        wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
+        raise FileNotFoundError(
+            f"{wanted} in {self.path}. Train first with "
+            f"bin/train.py --model_dir={self.path}, or pass --checkpoint."
+        )
+
+    def load_tokenizer(self) -> Any:
+        """Load the tokenizer that the model was trained with."""
+        return tokenization.load(self.tokenizer_path)
+
+    def load_labels(self) -> symbols.SymbolVocabulary:
+        """Load the symbols that a parser writes.
+
+        Raises:
+            FileNotFoundError: If there are none: the run is no parser's.
+        """
+        return symbols.load(self.labels_path)
+
+    def load_model(
+        self, checkpoint: str | None = None, precision: str | None = None
+    ) -> Transformer:
+        """Load the model with the weights that `choose` finds.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: Keras's name of a dtype policy; None: as it was trained.
+        """
+        config = self.read_config()
+        chosen = self.choose(checkpoint)
+        with weights_to_be_read():
+            with concurrent.futures.ThreadPoolExecutor(1) as beside:
+                # Reading 250 MB takes as long as building the model.
+                checked = beside.submit(check_files, chosen)
+                model = Transformer(config.model, dtype=config.precision)
+                checked.result()
+            restore_checked(chosen, model=_layers(model))
+            if precision in (None, config.precision):
+                return model
+            recast = Transformer(config.model, dtype=precision)
+            recast.set_weights(model.get_weights())
+            return recast
+
+    def load_translator(
+        self,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        num_best: int = 1,
+        **decoding: Any,
+    ) -> Translator:
+        """Load model and tokenizer, ready to translate.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: As of `load_model`.
+            num_best: Hypotheses to return for each source.
+            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+
+        Raises:
+            ValueError: If the model parses.
+        """
+        return Translator(
+            *self._searching("translation", checkpoint, precision, decoding),
+            num_best=num_best,
+        )
+
+    def load_parser(
+        self,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        constrained: bool = True,
+        **decoding: Any,
+    ) -> Parser:
+        """Load model, tokenizer and labels, ready to parse.
+
+        Args:
+            checkpoint: As of `choose`.
+            precision: As of `load_model`.
+            constrained: Whether the search is among trees alone, as of `Parser`.
+            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+
+        Raises:
+            ValueError: If the model translates.
+        """
+        model, tokenizer, settings = self._searching(
+            "parsing", checkpoint, precision, decoding
+        )
+        return Parser(
+            model, tokenizer, self.load_labels(), settings, constrained=constrained
+        )
+
+    def _searching(self, task, checkpoint, precision, decoding):
+        """Return model, tokenizer and search settings of a model of this task."""
+        config = self.read_config()
+        if config.task != task:
+            kind, program = _TASKS[config.task]
+            raise ValueError(f"{self.path} is {kind}: use {program}.")
+        given = {name: value for name, value in decoding.items() if value is not None}
+        settings = dataclasses.replace(config.decoding, **given)
+        model = self.load_model(checkpoint, precision)
+        return model, self.load_tokenizer(), settings
+
+    def save_model(self, model: Transformer) -> None:
+        """Write `model.keras`, for `keras.saving.load_model`."""
+        with atomic_files.folder_aside(self.model_path) as folder:
+            aside = folder / self.model_path.name
+            keras.saving.save_model(model, aside)
+            os.replace(aside, self.model_path)
+
+    def sweep(self) -> None:
+        """Delete what killed trainings left unfinished; none may be running here."""
+        for kind in ("checkpoints", "best", "averaged"):
+            atomic_files.sweep(self.path / kind, ".step-*")
+        for path in (self.model_path, self.tokenizer_path):
+            atomic_files.sweep(self.path, f".{path.name}.*")
+        # Written by trainings alone, so that these need no lock of their own.
+        for kind in ("checkpoints", "best"):
+            for left in (self.path / kind).glob(".step-*"):
+                shutil.rmtree(left, ignore_errors=True)
+        for path in (self.config_path, self.labels_path):
+            for left in self.path.glob(f".{path.name}.*"):
+                left.unlink()
+
+
+def load_model(path: str | os.PathLike) -> Transformer:
+    """Load a model with its weights.
+
+    Args:
+        path: A file that Keras saved, such as `model.keras`: the model comes compiled
+            as it was saved. Or the folder of a run: the model has the weights that
+            `ModelDir.choose` finds, and is not compiled.
+
+    Raises:
+        FileNotFoundError: If the folder holds no model.
+        ValueError: If the file is absent or not a Keras model.
+    """
+    if pathlib.Path(path).suffix == ".keras":
+        return keras.saving.load_model(path)
+    return ModelDir(path).load_model()
+
+
+def _layers(model: Transformer) -> tf.train.Checkpoint:
+    """Return what has the model's layers under their names, and nothing else.
+
+    What a checkpoint holds of an optimizer would wait at the model itself for the next
+    `compile`.
+    """
+    layers = {
+        name: value
+        for name, value in vars(model).items()
+        if isinstance(value, keras.layers.Layer)
+    }
+    return tf.train.Checkpoint(**layers)
+
+
+def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+    """Return the checkpoint whose folder, or whose files' common prefix, this is."""
+    for folder in (path, path.parent):
+        for found in CheckpointFolder(folder.parent).list():
+            if found.path == folder:
+                return found
+    return None

@@ -1,0 +1,358 @@
+"""SavedModels: writing them, and using them (TF Serving loads the same)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_transformer import atomic_files
+from keras_transformer.config import TRANSLATED_AT_ONCE, check_choice
+from keras_transformer.inference.generator import TextSearch
+from keras_transformer.inference.translator import (
+    Translation,
+    Translator,
+    translate_in_batches,
+)
+from keras_transformer.parsing.parser import (
+    BATCH_SIZE,
+    Parser,
+    ParseText,
+    parse_in_batches,
+)
+from keras_transformer.serving import warmup
+from keras_transformer.serving.signatures import ParsingModule, ServingModule
+
+# What translates, and what parses in the export of a parser.
+SIGNATURE = "serving_default"
+PARSE_SIGNATURE = "parse"
+# Beside the model, where TF Serving looks for what it does not load itself.
+DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
+# Texts that try a model: drawn from its vocabulary, and these.
+_ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
+# Scores may differ in rounding, and with them the choice between equally good outputs.
+_SCORE_TOLERANCE = 1e-4
+_TIE_TOLERANCE = 1e-5
+_MOST_TIES = 0.25
+# Texts of a check that are tried alone besides.
+_TEXTS_ALONE = 4
+
+
+def export(
+    searcher: Translator | Parser,
+    export_dir: str | os.PathLike,
+    *,
+    num_best: int | None = None,
+    signatures: Sequence[str] | None = None,
+    description: dict[str, Any] | None = None,
+    check_texts: Sequence[str] = (),
+    has_panels: bool = True,
+    has_warmup: bool = False,
+) -> pathlib.Path:
+    """Write a SavedModel as the next version of a model, whole or not at all.
+
+    Args:
+        searcher: What to export, with its search settings.
+        export_dir: Holds one folder a version, as TF Serving wants it.
+        num_best: Hypotheses of the signature `nbest`; None: the beam size. A parser has
+            no such signature.
+        signatures: Their names; None: all that `ServingModule` has, or `ParsingModule`
+            for a parser.
+        description: Written beside the model, as JSON, with "weights_bytes" added: of
+            the weights that the signatures read.
+        check_texts: Translated (parsed) by the export as written and by `searcher`,
+            where the signature `serving_default` (`parse`) is among those exported.
+        has_panels: Whether to store the weights of a search's steps laid out, beside
+            those that are read as they are: larger, and faster for few sentences.
+        has_warmup: Whether to add the requests that TF Serving runs first.
+
+    Returns:
+        The folder of the version, EXPORT_DIR/VERSION.
+
+    Raises:
+        ValueError: If a signature is unknown, `num_best` comes with a parser, or the
+            export answers one of `check_texts` differently; nothing is left then.
+        OSError: If the disk is full or the folder cannot be written.
+        ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
+    """
+    atomic_files.check_folder(export_dir)
+    is_parser = isinstance(searcher, Parser)
+    if is_parser and num_best is not None:
+        raise ValueError(
+            "`num_best` (--nbest) is for translation models; a parser gives one tree. "
+            f"Received: num_best={num_best}."
+        )
+    served = searcher.with_kept_weights(has_panels=has_panels, has_stacks=True)
+    module = ParsingModule(served) if is_parser else ServingModule(served, num_best)
+    chosen = module.signatures()
+    for name in signatures or ():
+        check_choice("signature", name, chosen)
+    if signatures:
+        chosen = {name: chosen[name] for name in signatures}
+    with atomic_files.numbered_folder(export_dir, next_version) as numbered:
+        aside = numbered.aside
+        try:
+            owner = _owner(served, chosen.values())
+            tf.saved_model.save(owner, str(aside), signatures=chosen)
+        except tf.errors.OpError as error:
+            raise OSError(
+                f"Could not write the export into {export_dir}: "
+                f"{atomic_files.reason(error)}. Free some space or check the folder's "
+                "permissions."
+            ) from error
+        size = sum(weight.dtype.size * tf.size(weight) for weight in owner.weights)
+        described = {**(description or {}), "weights_bytes": int(size)}
+        atomic_files.atomic_write(
+            aside / DESCRIPTION, json.dumps(described, indent=2) + "\n"
+        )
+        if has_warmup:
+            warmup.write_warmup_requests(aside, searcher, list(chosen))
+        if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
+            check_same(searcher, aside, check_texts)
+    return numbered.path
+
+
+def _owner(searcher: TextSearch, functions: Iterable[Callable]) -> tf.Module:
+    """Return what holds the vocabulary and the weights that functions read, no more.
+
+    Every function that a saved object has is traced and written, asked for or not. And
+    of a variable of Keras a copy is written, which the functions do not read: Python
+    puts that right when it loads, TF Serving's loader does not (Keras 3.15).
+    """
+    traced = [function.get_concrete_function() for function in functions]
+    read = {handle.ref() for each in traced for handle in each.captured_inputs}
+    owner = tf.Module(name="serving")
+    own = [weight.value for weight in searcher.model.weights]
+    owner.weights = [
+        variable
+        for variable in own + searcher.kept_variables
+        if variable.handle.ref() in read
+    ]
+    owner.tokenizer = searcher.tokenizer
+    return owner
+
+
+def check_same(
+    searcher: Translator | Parser, saved_model: str | os.PathLike, texts: Sequence[str]
+) -> None:
+    """Raise unless an exported model answers as the one it was made of.
+
+    Args:
+        searcher: What was exported.
+        saved_model: The export.
+        texts: What to translate, or parse: all together, and the last few alone too,
+            for which the export may read other weights.
+
+    Raises:
+        ValueError: If an answer differs, and not for a tie; the message shows it.
+    """
+    if not len(texts):
+        return
+    if isinstance(searcher, Parser):
+        run, own, other = (
+            parse_in_batches,
+            searcher.parse_batch,
+            load_parser(saved_model),
+        )
+    else:
+        run, own = translate_in_batches, searcher.translate_batch
+        other = load(saved_model)
+    ours, theirs = (run(texts, BATCH_SIZE, answer) for answer in (own, other))
+    answers = [*zip(texts, ours, theirs, strict=True)]
+    last = slice(-_TEXTS_ALONE, None)
+    answers += zip(texts[last], ours[last], run(texts[last], 1, other), strict=True)
+    differing = [answer for answer in answers if not _is_same(*answer[1:])]
+    ties = [answer for answer in answers if answer[1].text != answer[2].text]
+    if len(ties) > len(answers) * _MOST_TIES:  # so many are none
+        differing = ties
+    if differing:
+        shown = {
+            text: f"{text!r}: {own.text!r} became {other.text!r}"
+            for text, own, other in differing
+        }
+        verb = "parses" if isinstance(searcher, Parser) else "translates"
+        raise ValueError(
+            f"The export {verb} {len(shown)} of {len(set(texts))} texts otherwise "
+            f"than the model, so it is not kept: {'; '.join([*shown.values()][:5])}."
+        )
+
+
+def _is_same(own: Any, other: Any) -> bool:
+    """Whether two answers are equal, or a tie; no score that is no number is equal."""
+    difference, size = abs(own.score - other.score), max(1, abs(own.score))
+    tolerance = _SCORE_TOLERANCE if own.text == other.text else _TIE_TOLERANCE
+    return difference <= tolerance * size and own.truncated == other.truncated
+
+
+def trial_texts(searcher: TextSearch, count: int, seed: int = 0) -> list[str]:
+    """Return texts to try a model with: odd ones, and words of its own vocabulary.
+
+    Args:
+        searcher: With its tokenizer.
+        count: How many.
+        seed: Of the choice.
+    """
+    draw = np.random.default_rng(seed)
+    size = searcher.model.config.vocab_size
+    rows = [draw.integers(4, size, size=1 + number % 20) for number in range(count)]
+    return [*_ODD_TEXTS, *searcher.tokenizer.decode(rows)][:count]
+
+
+def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
+    """Return what an exported model says of itself, {} where it says nothing.
+
+    Raises:
+        ValueError: If the description is damaged.
+    """
+    path = pathlib.Path(saved_model) / DESCRIPTION
+    if not path.is_file():
+        return {}
+    try:
+        description = json.loads(path.read_bytes())
+        if isinstance(description, dict):
+            return description
+    except ValueError:
+        pass
+    raise ValueError(f"{path} is damaged: export the model again.")
+
+
+def next_version(export_dir: str | os.PathLike) -> int:
+    """Return the number after the highest version in a folder; 1 for none."""
+    folder = pathlib.Path(export_dir)
+    if not folder.is_dir():
+        return 1
+    versions = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+    return max(versions, default=0) + 1
+
+
+def translate(
+    saved_model: str | os.PathLike,
+    texts: Sequence[str],
+    batch_size: int = TRANSLATED_AT_ONCE,
+) -> list[Translation]:
+    """Translate texts with an exported model, in batches of about equal length.
+
+    Args:
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
+        texts: One source each.
+        batch_size: Sources translated at once.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not translate, or is damaged.
+    """
+    return translate_in_batches(texts, batch_size, load(saved_model))
+
+
+def load(
+    saved_model: str | os.PathLike,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return what translates a batch, as `translate_in_batches` calls it.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not translate, or is damaged.
+    """
+    serve = _signature(saved_model, SIGNATURE)
+
+    def translate_batch(text):
+        result = serve(text=text)
+        return {
+            "translations": result["translation"][:, tf.newaxis],
+            "scores": result["score"][:, tf.newaxis],
+            "truncated": result["truncated"],
+        }
+
+    return translate_batch
+
+
+def parse(
+    saved_model: str | os.PathLike,
+    sentences: Sequence[str],
+    batch_size: int = BATCH_SIZE,
+) -> list[ParseText]:
+    """Parse sentences with an exported parser, in batches of about equal length.
+
+    Args:
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
+        sentences: One each, words and punctuation apart.
+        batch_size: Sentences parsed at once.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not parse, or is damaged.
+    """
+    return parse_in_batches(sentences, batch_size, load_parser(saved_model))
+
+
+def load_parser(
+    saved_model: str | os.PathLike,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return what parses a batch, as `parse_in_batches` calls it.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not parse, or is damaged.
+    """
+    serve = _signature(saved_model, PARSE_SIGNATURE)
+    return lambda text: serve(text=text)
+
+
+def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> None:
+    """Raise unless a folder holds a model with a signature; loads no weights.
+
+    Args:
+        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+        name: Of the signature.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it has no such signature, or is damaged.
+    """
+    path = os.path.join(saved_model, "saved_model.pb")
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(
+            f"No saved_model.pb in {saved_model}. Give the folder with the version "
+            "number, EXPORT_DIR/VERSION."
+        )
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    try:
+        (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    except (DecodeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: export the model again.") from error
+    names = [key for key in graph.signature_def if not key.startswith("__")]
+    if name not in names:
+        raise ValueError(
+            f"The model in {saved_model} must have the signature {name!r}. "
+            f"Received: {', '.join(sorted(names)) or 'none'}."
+        )
+
+
+def _signature(saved_model: str | os.PathLike, name: str) -> Callable:
+    """Load a signature of an exported model."""
+    check_signature(saved_model, name)
+    try:
+        loaded = tf.saved_model.load(os.fspath(saved_model))
+    except Exception as error:  # TensorFlow has another for each kind of damage
+        raise ValueError(
+            f"The model in {saved_model} cannot be loaded, perhaps because a file is "
+            f"missing or damaged: {str(error).splitlines()[0]}. Copy the whole folder "
+            "again, or export the model again."
+        ) from error
+    # The weights live as long as the loaded model.
+    return lambda **inputs: loaded.signatures[name](**inputs)

@@ -1,0 +1,287 @@
+"""The signatures of an exported model: strings in, strings and scores out.
+
+Every signature takes and gives tensors whose first axis is the batch, of any size, 0
+too, and treats each row for itself: a server may join the requests of several clients.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from keras_transformer import decoding
+from keras_transformer.inference.generator import longest
+from keras_transformer.inference.translator import Translator, check_num_best
+from keras_transformer.parsing.parser import Parser
+
+Tensors = dict[str, tf.Tensor]
+
+
+def _of(dtype: tf.DType, name: str) -> tf.TensorSpec:
+    return tf.TensorSpec([None], dtype, name=name)
+
+
+class ServingModule(tf.Module):
+    """What is exported: a translator behind the signatures that servers call.
+
+    Args:
+        translator: What translates.
+        num_best: Hypotheses that `nbest` returns; None: as many as the beam holds.
+
+    Raises:
+        ValueError: If `num_best` is outside [1, beam_size].
+    """
+
+    def __init__(self, translator: Translator, num_best: int | None = None):
+        super().__init__(name="serving")
+        self.translator = translator
+        self.num_best = translator.decoding.beam_size if num_best is None else num_best
+        check_num_best(self.num_best, translator.decoding)
+
+    def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+        """Return the functions by the names that clients call them."""
+        return {
+            "serving_default": self.serving_default,
+            "nbest": self.nbest,
+            "prefix": self.prefix,
+            "sample": self.sample,
+            "align": self.align,
+            "score": self.score,
+        }
+
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    def serving_default(self, text: tf.Tensor) -> Tensors:
+        """Translate.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            "translation", string `[batch]`; "score", float32 `[batch]`, log probability
+            / length penalty; "truncated", bool `[batch]`, whether the source was cut at
+            the length limit.
+        """
+        return _best(self.translator.translate_batch(text))
+
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    def nbest(self, text: tf.Tensor) -> Tensors:
+        """Translate in several ways.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            "translations", string `[batch, n]`, best first, "" where there are fewer;
+            "scores", float32 `[batch, n]`, -1e7 where there are fewer.
+        """
+        translator = self.translator
+        tokens, truncated = translator.source_tokens(text)
+        found = translator.search(tokens, num_best=self.num_best)
+        result = translator.worded(tokens, truncated, found, self.num_best)
+        return {name: result[name] for name in ("translations", "scores")}
+
+    @tf.function(
+        input_signature=[_of(tf.string, "text"), _of(tf.string, "prefix")],
+        autograph=False,
+    )
+    def prefix(self, text: tf.Tensor, prefix: tf.Tensor) -> Tensors:
+        """Translate to outputs that begin as asked.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            prefix: string `[batch]`: what each translation begins with; "": anything.
+
+        Returns:
+            As `serving_default`; the prefix is part of translation and score.
+        """
+        return _best(self.translator.translate_with_prefix(text, prefix))
+
+    @tf.function(
+        input_signature=[
+            _of(tf.string, "text"),
+            _of(tf.float32, "temperature"),
+            _of(tf.int32, "top_k"),
+            _of(tf.float32, "top_p"),
+            _of(tf.int32, "seed"),
+        ],
+        autograph=False,
+    )
+    def sample(
+        self,
+        text: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        top_p: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> Tensors:
+        """Draw a translation by chance.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            temperature: float32 `[batch]`: 1: as the model; 0, less or NaN: the
+                likeliest token.
+            top_k: int32 `[batch]`: tokens drawn from; 0 or less: all.
+            top_p: float32 `[batch]`: probability drawn from, of the likeliest; 1 or
+                more: all; 0, less or NaN: the likeliest token.
+            seed: int32 `[batch]`: the same seed gives the same translation.
+
+        Returns:
+            "translation", string `[batch]`; "log_probability", float32 `[batch]`, of
+            the model as it is; "truncated", bool `[batch]`.
+        """
+        translator = self.translator
+        tokens, truncated = translator.source_tokens(text)
+        limits = translator.output_limits(tokens)
+        step_function = translator.step_function()
+        settings = {
+            "uniforms": self._uniforms(seed),
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+        }
+
+        def draw(source, cache, settings, **bounds):
+            return decoding.sample(
+                step_function,
+                source,
+                cache,
+                **settings,
+                **bounds,
+                **translator.special_ids,
+            )
+
+        nothing = decoding.no_sample(
+            tf.shape(limits)[0], longest(limits), translator.model.config.pad_id
+        )
+        result = translator.in_length_groups(tokens, limits, settings, draw, nothing)
+        return {
+            "translation": translator.tokenizer.detokenize(result.tokens),
+            "log_probability": result.log_probs,
+            "truncated": truncated,
+        }
+
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    def align(self, text: tf.Tensor) -> Tensors:
+        """Translate and say which piece of the source each piece came from.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            "translation", string `[batch]`; "source_pieces", string `[batch, source]`,
+            and "target_pieces", string `[batch, target]`, both with "</s>" at the end,
+            then ""; "attention", float32 `[batch, target, source]`: when the piece was
+            written, the encoder-decoder attention of the last layer but one (the layer
+            that aligns best: Garg et al. 2019), mean over the heads; 0 beside "".
+        """
+        translator, model = self.translator, self.translator.model
+        source, _ = translator.source_tokens(text)
+        result = translator.search(source)
+        # At least one position, so that a batch without words has a shape.
+        target = tf.pad(
+            result.tokens[:, 0], [[0, 0], [0, 1]], constant_values=model.config.pad_id
+        )
+        most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
+        target = target[:, :most]
+        _, weights = translator.decode(source, target)
+        attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
+        is_target = (target != model.config.pad_id)[:, :, tf.newaxis]
+        return {
+            "translation": translator.tokenizer.detokenize(target),
+            "source_pieces": translator.tokenizer.pieces(source),
+            "target_pieces": translator.tokenizer.pieces(target),
+            "attention": tf.where(is_target, tf.cast(attention, tf.float32), 0.0),
+        }
+
+    @tf.function(
+        input_signature=[_of(tf.string, "text"), _of(tf.string, "target_text")],
+        autograph=False,
+    )
+    def score(self, text: tf.Tensor, target_text: tf.Tensor) -> Tensors:
+        """Say how likely given translations are.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            target_text: string `[batch]`: what each might be translated to.
+
+        Returns:
+            "log_probability", float32 `[batch]`, natural logarithm, the end of the
+            sentence counted, no length penalty; "num_tokens", int32 `[batch]`, of the
+            target, its end counted. Texts over the length limit are cut.
+        """
+        translator, config = self.translator, self.translator.model.config
+        source, _ = translator.source_tokens(text)
+        target, _ = translator.source_tokens(target_text)
+        # At least one position, so that an empty batch has a shape.
+        target = tf.pad(target, [[0, 0], [0, 1]], constant_values=config.pad_id)
+        labels = tf.transpose(target)  # [target, batch]
+        output, _ = translator.decode(source, target)
+
+        def log_probs(step):
+            """One position of the whole batch: the logits of all would be too many."""
+            states, tokens = step
+            logits = translator.model.output_embedding.logits(states[:, tf.newaxis])
+            own = tf.gather(logits[:, 0], tokens, batch_dims=1)
+            return own - tf.reduce_logsumexp(logits[:, 0], axis=-1)
+
+        each = tf.map_fn(
+            log_probs,
+            (tf.transpose(output, [1, 0, 2]), labels),
+            fn_output_signature=tf.TensorSpec([None], tf.float32),
+        )
+        is_real = labels != config.pad_id
+        return {
+            "log_probability": tf.reduce_sum(tf.where(is_real, each, 0.0), axis=0),
+            "num_tokens": translator.lengths(target),
+        }
+
+    def _uniforms(self, seeds: tf.Tensor) -> tf.Tensor:
+        """Return the chances of every step, float32 `[batch, longest output]`."""
+        settings = self.translator.decoding
+        longest = settings.max_input_length + settings.extra_decode_length
+        return tf.map_fn(
+            lambda seed: tf.random.stateless_uniform([longest], tf.stack([seed, 0])),
+            seeds,
+            fn_output_signature=tf.TensorSpec([longest], tf.float32),
+        )
+
+
+class ParsingModule(tf.Module):
+    """What is exported of a parser: one signature, instead of the translator's.
+
+    Args:
+        parser: What parses.
+    """
+
+    def __init__(self, parser: Parser):
+        super().__init__(name="serving")
+        self.parser = parser
+
+    def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+        """Return the functions by the names that clients call them."""
+        return {"parse": self.parse}
+
+    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    def parse(self, text: tf.Tensor) -> Tensors:
+        """Parse.
+
+        Args:
+            text: string `[batch]`, UTF-8: a sentence each, words and punctuation
+                apart.
+
+        Returns:
+            "tree", string `[batch]`, in Penn Treebank brackets on one line, "" for a
+            sentence without words; "score", float32 `[batch]`, log probability / length
+            penalty; "truncated", bool `[batch]`, whether the model read but a part of
+            the sentence; "valid", bool `[batch]`, whether the model's answer is a tree
+            over the sentence.
+        """
+        return self.parser.parse_batch(text)
+
+
+def _best(result: Tensors) -> Tensors:
+    """Return the first hypothesis of what a translator found."""
+    return {
+        "translation": result["translations"][:, 0],
+        "score": result["scores"][:, 0],
+        "truncated": result["truncated"],
+    }

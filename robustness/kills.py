@@ -1,0 +1,154 @@
+"""Killing what writes files at random moments, and looking at what is left."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+READY = "exporting"
+
+
+def export_until_killed(translator, export_dir: str) -> None:
+    """Export one version after another; the caller is killed meanwhile."""
+    from keras_transformer.serving import saved_model
+
+    print(READY, flush=True)
+    while True:
+        texts = saved_model.trial_texts(translator, 8)
+        saved_model.export(translator, export_dir, check_texts=texts)
+        print(READY, flush=True)
+
+
+def killed_at_random(
+    command: Sequence[str],
+    export_dir: pathlib.Path,
+    check: Callable[[pathlib.Path], None],
+    *,
+    kills: int,
+    seconds: float,
+    seed: int,
+) -> dict[str, int]:
+    """Start a command that exports, kill it, check what it left, and so on.
+
+    Args:
+        command: Calls `export_until_killed` with `export_dir`.
+        export_dir: Where versions appear.
+        check: Called with the folder of each version; raises if it is not whole.
+        kills: How often.
+        seconds: The kill comes so many seconds after the start of exporting at most.
+        seed: Of the moments.
+
+    Returns:
+        "versions", whole ones; "unfinished", what the last kill left beside them.
+    """
+    draw = random.Random(seed)
+    checked: set[pathlib.Path] = set()
+    for _ in range(kills):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            for line in process.stdout:
+                if line.strip() == READY:
+                    break
+            time.sleep(draw.uniform(0, seconds))
+            if process.poll() is not None:
+                raise RuntimeError(f"It ended by itself: {' '.join(command)}")
+            process.kill()
+        versions = {path for path in export_dir.iterdir() if path.name.isdigit()}
+        for version in sorted(versions - checked):
+            check(version)
+        checked |= versions
+    others = [path for path in export_dir.iterdir() if path not in checked]
+    return {"kills": kills, "versions": len(checked), "unfinished": len(others)}
+
+
+def training_command(
+    data_dir: str, model_dir: pathlib.Path, train_steps: int, *options: str
+) -> list[str]:
+    """Return the command of a training of seconds that saves every step."""
+    program = pathlib.Path(__file__).resolve().parents[1] / "bin" / "train.py"
+    return [
+        sys.executable,
+        str(program),
+        "--preset=tiny",
+        f"--data_dir={data_dir}",
+        f"--model_dir={model_dir}",
+        f"--train_steps={train_steps}",
+        *("--num_layers=1", "--d_model=16", "--d_ff=32", "--num_heads=2"),
+        *("--tokens_per_batch=150", "--max_length=40", "--warmup_steps=5"),
+        *("--bleu_sentences=0", "--log_every_steps=1", "--nopreflight"),
+        *("--checkpoint_every_steps=1", "--keep_checkpoints=3"),
+        *("--evaluate_every_steps=20", *options),
+    ]
+
+
+def seconds_of_steps(command: Sequence[str]) -> float:
+    """Run a training to its end; return the seconds from its first step to there."""
+    with _started(command) as process:
+        _wait_for_step(process)
+        began = time.perf_counter()
+        process.stdout.read()
+    _check_ended_well(process, command)
+    return time.perf_counter() - began
+
+
+def kill_after_first_step(command: Sequence[str], seconds: float) -> None:
+    """Start a training and kill it some seconds after its first step."""
+    with _started(command) as process:
+        _wait_for_step(process)
+        time.sleep(seconds)
+        process.kill()
+
+
+def run_to_the_end(command: Sequence[str]) -> None:
+    """Run a training, or go on with one.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    with _started(command) as process:
+        process.stdout.read()
+    _check_ended_well(process, command)
+
+
+def newest_step(model_dir: pathlib.Path) -> int:
+    """Return the step of the newest checkpoint, which is read; 0: there is none."""
+    from keras_transformer.runs import checkpoints
+    from keras_transformer.runs.model_dir import ModelDir
+
+    newest = checkpoints.restore_newest(ModelDir(model_dir).checkpoints())
+    return newest[0].step if newest else 0
+
+
+def distance_of_weights(ours: pathlib.Path, theirs: pathlib.Path) -> float:
+    """Return the largest difference of two runs' last weights."""
+    import numpy as np
+
+    from keras_transformer.runs.model_dir import ModelDir
+
+    models = [ModelDir(folder).load_model("latest") for folder in (ours, theirs)]
+    pairs = zip(*(model.get_weights() for model in models), strict=True)
+    return max(float(np.max(np.abs(left - right))) for left, right in pairs)
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def _wait_for_step(process: subprocess.Popen) -> None:
+    for line in process.stdout:
+        if line.startswith("step "):
+            return
+
+
+def _check_ended_well(process: subprocess.Popen, command: Sequence[str]) -> None:
+    if process.returncode:
+        raise RuntimeError(
+            f"It ended with status {process.returncode}: {' '.join(command)}"
+        )

@@ -1,0 +1,102 @@
+"""Flags that do not fit each other are refused before TensorFlow is imported."""
+
+import json
+
+import pytest
+from absl import flags
+
+from keras_transformer.cli import startup
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    """What can be known of a model without TensorFlow: its `config.json`."""
+
+    def make(task):
+        config = {"task": task, "decoding": {"beam_size": 4}}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return tmp_path
+
+    return make
+
+
+@pytest.fixture
+def refuse(program_of, monkeypatch):
+    """Return what runs a program that has to refuse its flags at once."""
+
+    def fail():
+        pytest.fail("TensorFlow is imported before the flags are checked")
+
+    def run(path, message, **given):
+        monkeypatch.setattr(startup, "import_tensorflow", fail)
+        with pytest.raises((ValueError, flags.Error), match=message):
+            program_of(path)(**given)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [
+        ("bin/translate.py", {}),
+        ("export/export_saved_model.py", {"export_dir": "none"}),
+    ],
+)
+def test_more_translations_than_hypotheses_are_refused(
+    refuse, model_dir, program, given
+):
+    given["model_dir"] = model_dir("translation")
+    own = "--nbest=5 must be at most --beam_size=4, the model's own. Give a larger"
+    refuse(program, own, nbest=5, **given)
+    ours = "--nbest=3 must be at most --beam_size=2. Give a larger --beam_size"
+    refuse(program, ours, nbest=3, beam_size=2, **given)
+    refuse(program, "--nbest=0: 0 is not a positive", nbest=0, **given)
+    refuse(program, "--beam_size=0: 0 is not a positive", beam_size=0, **given)
+    message = "--length_penalty_alpha=-0.1: -0.1 is not a non-negative"
+    refuse(program, message, length_penalty_alpha=-0.1, **given)
+
+
+def test_what_an_export_has_fixed_is_no_flag_of_its_translation(refuse):
+    message = "--beam_size is fixed when a model is exported"
+    refuse("bin/translate.py", message, saved_model="export/1", beam_size=2)
+
+
+def test_what_cannot_be_exported_is_refused(refuse, model_dir):
+    program = "export/export_saved_model.py"
+    where = {"model_dir": model_dir("translation"), "export_dir": "none"}
+    refuse(program, "`signature` must be one of", signatures="serving", **where)
+    refuse(
+        program,
+        "--check_input needs serving_default among --signatures",
+        signatures="score",
+        check_input="text",
+        **where,
+    )
+    where["model_dir"] = model_dir("parsing")
+    refuse(program, "--nbest is for translation models", nbest=2, **where)
+
+
+def test_flags_of_the_other_task_are_refused(refuse, model_dir):
+    where = {"model_dir": model_dir("parsing"), "source": "a", "reference": "b"}
+    refuse("bin/evaluate.py", "--source is for --task=translation", **where)
+    both = {"hypothesis": "a", "reference": "b", "task": "parsing"}
+    message = "--unconstrained and --hypothesis exclude each other"
+    refuse("bin/evaluate.py", message, unconstrained=True, **both)
+
+
+def test_a_corpus_needs_one_source(refuse):
+    program, where = "bin/prepare_data.py", {"data_dir": "data"}
+    refuse(program, "--train_source is needed beside", **where)
+    refuse(program, "--valid_trees is needed", task="parsing", train_trees="a", **where)
+    both = {"dataset": "phrasebook", "train_source": "a"}
+    refuse(program, "--dataset and --train_source exclude each other", **both, **where)
+
+
+def test_what_cannot_be_trained_is_refused(refuse):
+    program, where = "bin/train.py", {"data_dir": "data", "model_dir": "model"}
+    many = {"num_replicas": 2, "distribution": "one_device"}
+    message = "--num_replicas=2 and --distribution=one_device exclude each other"
+    refuse(program, message, **many, **where)
+    message = "--log_every_steps=0: 0 is not a positive"
+    refuse(program, message, log_every_steps=0, **where)
+    refuse(program, "`num_heads` must divide `d_model`", num_heads=7, **where)

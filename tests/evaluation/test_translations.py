@@ -1,0 +1,31 @@
+"""A test set through a model."""
+
+import types
+
+from keras_transformer.config import DecodingConfig
+from keras_transformer.evaluation import translations
+from keras_transformer.inference.translator import Translation
+
+
+def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
+    """Their translations are scored as they are."""
+    cut = {"a": False, "b": True}
+    translator = types.SimpleNamespace(
+        with_kept_weights=lambda: translator,
+        translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
+        decoding=DecodingConfig(max_input_length=1009),
+        model=types.SimpleNamespace(compile=lambda loss: None),
+        tokenizer=None,
+    )
+    place = types.SimpleNamespace(
+        load_translator=lambda checkpoint: translator,
+        read_config=lambda: types.SimpleNamespace(target_language="de"),
+    )
+    monkeypatch.setattr(translations, "ModelDir", lambda path: place)
+    monkeypatch.setattr(translations, "reference_perplexity", lambda *_: 7.0)
+    found = translations.translate_and_measure("runs/any", ["a", "b"], ["c", "d"])
+    assert found == (["a", "b"], "de", 7.0)
+    assert capsys.readouterr().err == (
+        "1 of 2 sources were cut to the model's limit of 1,009 tokens. "
+        "Divide long lines.\n"
+    )

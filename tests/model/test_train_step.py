@@ -1,0 +1,447 @@
+"""The train step: the same result however a batch is split (design of §5.1, §5.2)."""
+
+import contextlib
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+
+CONFIG = ModelConfig(
+    vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2, dropout_rate=0.0
+)
+PAD, EOS = CONFIG.pad_id, CONFIG.eos_id
+
+
+def batch(rows=6, length=5, seed=0):
+    """Rows of unequal length: the first replica's have far more tokens."""
+    draw = np.random.default_rng(seed)
+    tokens = draw.integers(4, 13, (2, rows, length)).astype("int32")
+    for side in tokens:
+        for row in range(rows):
+            end = length - 1 if row < rows // 2 else row % 2
+            side[row, end] = EOS
+            side[row, end + 1 :] = PAD
+    return tokens[0], tokens[1]
+
+
+def make(config=CONFIG, **options):
+    """A compiled model; equal weights each time."""
+    keras.utils.set_random_seed(7)
+    model = Transformer(config, dtype=options.pop("dtype", None))
+    optimizer = options.pop("optimizer", None) or keras.optimizers.SGD(1.0)
+    model.compile(optimizer, LabelSmoothedCrossEntropy(0.1), **options)
+    return model
+
+
+def trained_weights(model, data, steps=1):
+    """Train on the same batch, as one batch of `fit`."""
+    dataset = tf.data.Dataset.from_tensors(data).repeat(steps)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    history = model.fit(dataset.with_options(options), shuffle=False, verbose=0)
+    return [weight.numpy() for weight in model.trainable_weights], history.history
+
+
+def assert_same(actual, expected, rtol=1e-5):
+    """Equal relative to the largest entry of each weight."""
+    for left, right in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(left, right, atol=rtol * np.abs(right).max())
+
+
+@pytest.fixture(scope="module")
+def joined():
+    """Weights and metrics after one step of rate 1 on the whole batch."""
+    return trained_weights(make(jit_compile=False), batch())
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
+    joined, jit_compile, two_replicas
+):
+    """Most tokens on one replica, few on the other: each token weighs the same.
+
+    The step of rate 1 is the gradient itself, start minus end.
+    """
+    start = [weight.numpy() for weight in make().trainable_weights]
+    with two_replicas.scope():
+        model = make(jit_compile=jit_compile)
+    weights, history = trained_weights(model, batch())
+    assert_same(weights, joined[0])
+    for before, ours, theirs in zip(start, weights, joined[0], strict=True):
+        # A difference of float32 weights near 1 is rounded to about 1e-7.
+        np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-5, atol=1e-6)
+        assert np.abs(before - theirs).max() > 1e-4
+    for name, values in joined[1].items():
+        np.testing.assert_allclose(history[name], values, rtol=1e-5)
+
+
+def test_accumulation_equals_the_whole_batch(joined):
+    """Three pieces of two rows, of which the last holds few tokens."""
+    weights, history = trained_weights(make(accumulate_steps=3), batch())
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-5)
+
+
+def test_accumulation_on_two_replicas_equals_the_whole_batch(two_replicas):
+    data = batch(rows=8)
+    expected, _ = trained_weights(make(), data)
+    with two_replicas.scope():
+        model = make(accumulate_steps=2, jit_compile=True)
+    assert_same(trained_weights(model, data)[0], expected)
+
+
+def wide_model(**options):
+    """A model whose activations take more memory than its gradients.
+
+    Tensors of less than 256 KiB are not counted: a piece of 64 rows has larger ones.
+    """
+    config = dataclasses.replace(CONFIG, vocab_size=1009, d_model=96, d_ff=97)
+    return make(config, **options)
+
+
+def step_bytes(model):
+    """What the tensors of a step on 256 rows take at the peak, after a first step.
+
+    The least of three: the order of independent operations changes it by up to a fifth.
+    """
+    tokens = np.full((256, 31), 5, "int32")
+    model.train_on_batch(tokens, tokens)
+    memory, taken = tf.config.experimental, []
+    for _ in range(3):
+        memory.reset_memory_stats("CPU:0")
+        before = memory.get_memory_info("CPU:0")["current"]
+        model.train_on_batch(tokens, tokens)
+        taken.append(memory.get_memory_info("CPU:0")["peak"] - before)
+    return min(taken)
+
+
+@pytest.mark.parametrize(
+    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
+    """Half of a batch at a time takes half the activations, not the same in two."""
+    whole, halves = (
+        step_bytes(wide_model(accumulate_steps=pieces, jit_compile=jit_compile))
+        for pieces in (1, 2)
+    )
+    assert 0.35 < halves / whole < 0.75
+
+
+def test_rows_that_do_not_fill_all_pieces_count_too():
+    """Batches of four rows and of two, in three pieces, train as they do in one."""
+    data = tf.data.Dataset.from_tensor_slices(batch()).batch(4)
+    one, three = make(), make(accumulate_steps=3)
+    whole, cut = (
+        model.fit(data, shuffle=False, verbose=0).history for model in (one, three)
+    )
+    assert_same(three.get_weights(), one.get_weights())
+    for name, values in whole.items():
+        np.testing.assert_allclose(cut[name], values, rtol=1e-5)
+
+
+def test_rows_of_padding_and_longer_padding_change_nothing(joined):
+    source, target = (np.pad(side, ((0, 2), (0, 3))) for side in batch())
+    weights, history = trained_weights(make(), (source, target))
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["perplexity"], joined[1]["perplexity"], 1e-5)
+
+
+def test_reported_metrics_are_means_over_tokens():
+    """Against log-softmax of the model's own logits, in NumPy."""
+    model, (source, target) = make(), batch()
+    logits = np.asarray(model(source, model.shift_right(target)), "float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    gold = np.take_along_axis(log_probs, target[..., None], -1)[..., 0]
+    real = target != PAD
+    nll = -gold[real].mean()
+    right = (log_probs.argmax(-1) == target)[real].mean()
+    result = model.evaluate(source, target, batch_size=6, verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["nll"], nll, rtol=1e-5)
+    np.testing.assert_allclose(result["perplexity"], np.exp(nll), rtol=1e-5)
+    np.testing.assert_allclose(result["token_accuracy"], right, rtol=1e-5)
+    # In two unequal batches too: tokens are averaged, not batches.
+    split = model.evaluate(source, target, batch_size=5, verbose=0, return_dict=True)
+    np.testing.assert_allclose(split["nll"], nll, rtol=1e-5)
+
+
+DROPPING = ModelConfig(
+    vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2, dropout_rate=0.5
+)
+
+
+def test_dropout_repeats_with_seed_and_step_alone():
+    """Two runs draw the same masks; another seed, or another step, draws others."""
+    data = batch()
+    first, _ = trained_weights(make(DROPPING, seed=3), data, steps=2)
+    again, _ = trained_weights(make(DROPPING, seed=3), data, steps=2)
+    other, _ = trained_weights(make(DROPPING, seed=4), data, steps=2)
+    for left, right in zip(first, again, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any(
+        np.abs(left - right).max() > 1e-4
+        for left, right in zip(first, other, strict=True)
+    )
+    model = make(DROPPING, seed=3)
+    gradients = [
+        model._gradients(*map(tf.constant, data), tf.constant(counter), 1.0)[0][0]
+        for counter in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(gradients[0], gradients[1])
+    assert np.abs(gradients[0] - gradients[2]).max() > 1e-4
+
+
+def test_replicas_draw_different_dropout_masks(two_replicas):
+    """Equal halves would give the gradient of one half if the masks were equal."""
+    half = tuple(side[:3] for side in batch())
+    both = tuple(np.concatenate([side, side]) for side in half)
+    single, _ = trained_weights(make(DROPPING, seed=3), half)
+    with two_replicas.scope():
+        model = make(DROPPING, seed=3)
+    doubled, _ = trained_weights(model, both)
+    assert any(
+        np.abs(left - right).max() > 1e-4
+        for left, right in zip(single, doubled, strict=True)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_the_loss_falls_in_every_precision(dtype):
+    optimizer = keras.optimizers.Adam(0.01)
+    if dtype == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=256.0)
+    model = make(dtype=dtype, optimizer=optimizer)
+    source, target = batch()
+    history = model.fit(
+        source, target, batch_size=6, epochs=15, shuffle=False, verbose=0
+    ).history["loss"]
+    assert np.isfinite(history).all()
+    assert history[-1] < 0.8 * history[0]
+
+
+def test_a_plain_keras_loss_trains_as_well():
+    """`compile` without a loss is cross-entropy: loss and nll are the same."""
+    model = Transformer(CONFIG)
+    model.compile("sgd")
+    result = model.evaluate(*batch(), verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["loss"], result["nll"], rtol=1e-6)
+
+
+def test_integers_of_any_type_are_tokens(joined):
+    """NumPy makes int64."""
+    weights, history = trained_weights(
+        make(), tuple(side.astype("int64") for side in batch())
+    )
+    assert_same(weights, joined[0])
+    np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-6)
+
+
+def test_predict_returns_the_logits_of_a_call():
+    """In batches of four rows and of two."""
+    model, (source, target) = make(), batch()
+    decoder_inputs = np.asarray(model.shift_right(target))
+    logits = model.predict((source, decoder_inputs), batch_size=4, verbose=0)
+    assert logits.shape == (6, 5, 13)
+    np.testing.assert_allclose(logits, model(source, decoder_inputs), atol=1e-5)
+    with pytest.raises(ValueError, match="takes x=.*Received: one array"):
+        model.predict(source, verbose=0)
+    pairs = tf.data.Dataset.from_tensors((source, target))
+    with pytest.raises(ValueError, match="takes x=.*Received: labels"):
+        model.predict(pairs, verbose=0)
+
+
+def test_a_function_of_labels_and_logits_is_a_loss():
+    source, target = batch()
+    losses = (
+        tf.nn.sparse_softmax_cross_entropy_with_logits,
+        keras.losses.sparse_categorical_crossentropy,  # would take probabilities
+        "sparse_categorical_crossentropy",
+    )
+    results = []
+    for loss in losses:
+        model = make()
+        model.compile("sgd", loss)
+        results.append(model.evaluate(source, target, return_dict=True, verbose=0))
+    assert results[0]["loss"] == pytest.approx(results[0]["nll"], rel=1e-5)
+    assert results[1] == results[2] == pytest.approx(results[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "mse",
+        None,
+        keras.losses.MeanSquaredError(),
+        keras.losses.SparseCategoricalCrossentropy(),
+        lambda labels, logits: tf.reduce_sum(logits),
+    ],
+    ids=["name", "none", "dense", "probabilities", "scalar"],
+)
+def test_a_loss_that_is_not_one_of_each_token_is_refused(loss):
+    with pytest.raises(ValueError, match="`loss` must take labels .* Received: loss="):
+        Transformer(CONFIG).compile("sgd", loss)
+
+
+@pytest.mark.parametrize("name", ["metrics", "weighted_metrics", "loss_weights"])
+def test_metrics_of_keras_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be left out: .* Received: "):
+        Transformer(CONFIG).compile("sgd", **{name: ["accuracy"]})
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_scaled"), [({"clipnorm": 0.05}, False), ({"clipvalue": 0.01}, True)]
+)
+def test_gradients_are_clipped_after_replicas_add_theirs(
+    limit, is_scaled, two_replicas
+):
+    """Weights after one step of rate 1 on one replica and on two."""
+
+    def optimizer():
+        inner = keras.optimizers.SGD(1.0, **limit)
+        return keras.optimizers.LossScaleOptimizer(inner) if is_scaled else inner
+
+    start = make().get_weights()
+    one, _ = trained_weights(make(optimizer=optimizer()), batch())
+    with two_replicas.scope():
+        model = make(optimizer=optimizer(), jit_compile=False)
+    two, _ = trained_weights(model, batch())
+    for before, ours, theirs in zip(start, two, one, strict=True):
+        np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_compile_settings_come_back_with_the_saved_model(tmp_path):
+    model = make(accumulate_steps=3, seed=5, jit_compile=True)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert (loaded.accumulate_steps, loaded.seed, loaded.jit_gradients) == (3, 5, True)
+    assert loaded.loss.label_smoothing == 0.1
+    before, _ = trained_weights(model, batch())
+    after, _ = trained_weights(loaded, batch())
+    assert_same(after, before, rtol=0.0)
+
+
+def test_wrong_batches_are_refused():
+    model, (source, target) = make(), batch()
+    with pytest.raises(ValueError, match="Received: no targets"):
+        model.test_on_batch(source)
+    with pytest.raises(ValueError, match="Received: sample weights"):
+        model.test_on_batch(source, target, sample_weight=np.ones(6))
+    with pytest.raises(ValueError, match="`accumulate_steps` must be at least 1"):
+        make(accumulate_steps=0)
+
+
+class BrokenLoss(LabelSmoothedCrossEntropy):
+    """Not finite wherever the token 11 is to be predicted."""
+
+    def token_losses(self, labels, logits):
+        losses, *others = super().token_losses(labels, logits)
+        return losses * tf.where(tf.equal(labels, 11), np.inf, 1.0), *others
+
+
+def batches_of(*tokens):
+    """One batch for each token, which it is made of."""
+    rows = [np.full((4, 5), token, "int32") for token in tokens]
+    dataset = tf.data.Dataset.from_tensor_slices(np.stack(rows))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    return dataset.map(lambda side: (side, side)).with_options(options)
+
+
+@pytest.mark.parametrize(("replicas", "jit_compile"), [(1, False), (2, True)])
+def test_a_step_that_is_not_finite_changes_nothing(replicas, jit_compile, two_replicas):
+    """Weights, optimizer and metrics are as if the batch had not been there."""
+    scope = two_replicas.scope if replicas == 2 else contextlib.nullcontext
+    results = []
+    for tokens in ([5, 11, 7], [5, 7]):
+        keras.utils.set_random_seed(7)
+        with scope():
+            model = Transformer(CONFIG)
+            model.compile(
+                keras.optimizers.Adam(0.01), BrokenLoss(0.1), jit_compile=jit_compile
+            )
+        skips = []
+        seen = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs, skips=skips: skips.append(
+                logs["skipped"]
+            )
+        )
+        history = model.fit(
+            batches_of(*tokens), shuffle=False, verbose=0, callbacks=[seen]
+        ).history
+        assert skips == [float(token == 11) for token in tokens]
+        assert model.optimizer.iterations.numpy() == 2
+        variables = [*model.optimizer.variables, *model.weights]
+        results.append((history["loss"], [value.numpy() for value in variables]))
+    (first_loss, first), (second_loss, second) = results
+    assert first_loss == second_loss
+    for left, right in zip(first, second, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_gradients_that_are_not_finite_are_skipped_too():
+    """The loss is finite, its gradient at a probability of 0 is not."""
+    model = make(optimizer=keras.optimizers.SGD(1.0))
+    before = [weight.numpy() for weight in model.weights]
+    model.loss.token_losses = lambda labels, logits: (
+        tf.sqrt(tf.zeros_like(logits[..., 0]) * logits[..., 0]),
+        tf.zeros_like(logits[..., 0]),
+        tf.zeros_like(logits[..., 0], tf.bool),
+    )
+    _, history = trained_weights(model, batch())
+    assert history["skipped"] == [1.0]
+    for left, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(left, weight.numpy())
+
+
+def test_infinite_gradients_of_opposite_sign_do_not_cancel():
+    """What tells finite from infinite is a sum: the root's slopes at 0 are +-inf."""
+    model = make(optimizer=keras.optimizers.SGD(1.0))
+
+    def losses(labels, logits):
+        at_zero = tf.stop_gradient(logits) - logits
+        loss = tf.sqrt(at_zero[..., 5]) - tf.sqrt(at_zero[..., 6])
+        return loss, tf.zeros_like(loss), tf.zeros_like(loss, tf.bool)
+
+    model.loss.token_losses = losses
+    _, history = trained_weights(model, batch())
+    assert history["skipped"] == [1.0]
+
+
+def test_a_loss_of_keras_is_measured_like_ours():
+    source, target = batch()
+    results = []
+    for loss in ("sparse_categorical_crossentropy", LabelSmoothedCrossEntropy(0.0)):
+        model = make()
+        model.compile("sgd", loss)
+        results.append(model.evaluate(source, target, return_dict=True, verbose=0))
+    for name in ("loss", "nll", "token_accuracy"):
+        np.testing.assert_allclose(results[0][name], results[1][name], rtol=1e-5)
+
+
+def test_an_overflow_on_one_replica_is_one_on_all(two_replicas):
+    """Keras's loss scaling asks one replica; here the other has what overflows."""
+    with two_replicas.scope():
+        model = Transformer(CONFIG)
+        scaling = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+        model.compile(scaling, BrokenLoss(0.1), jit_compile=False)
+    before = [weight.numpy() for weight in model.weights]
+    side = np.array([[5] * 4, [5] * 4, [11] * 4, [11] * 4], "int32")
+    dataset = tf.data.Dataset.from_tensors((side, side))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    history = model.fit(dataset.with_options(options), shuffle=False, verbose=0)
+    assert history.history["skipped"] == [1.0]
+    assert float(scaling.dynamic_scale.numpy()) == 2.0**14
+    for left, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(left, weight.numpy())

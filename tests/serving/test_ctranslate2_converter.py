@@ -1,0 +1,160 @@
+"""A converted model gives the same probabilities and outputs in CTranslate2."""
+
+import ctranslate2
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import tokenization
+from keras_transformer.config import ModelConfig
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.serving import ctranslate2_converter
+from keras_transformer.serving.signatures import ServingModule
+from tests.small_models import LINES
+
+PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("2", "3")]
+
+
+def make_translator(**options):
+    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        num_layers=2,
+        d_model=24,
+        d_ff=20,
+        num_heads=3,
+        **options,
+    )
+    model = Transformer(config)
+    draw = np.random.default_rng(5)
+    model.set_weights(
+        [draw.normal(scale=0.4, size=weight.shape) for weight in model.get_weights()]
+    )
+    return Translator(
+        model, tokenizer, extra_decode_length=5, beam_size=1, length_penalty_alpha=0.0
+    )
+
+
+def pieces_of(translator, text):
+    (ids,) = translator.tokenizer.encode([text])
+    return [piece.decode() for piece in translator.tokenizer.pieces(ids).numpy()]
+
+
+VARIANTS = {
+    "the paper's": {},
+    "pre-norm, biases, positions in halves from 1": {
+        "norm_placement": "pre",
+        "attention_bias": True,
+        "position_layout": "halves",
+        "first_position": 1,
+    },
+    "separate embeddings, learned positions, another epsilon": {
+        "share_embeddings": False,
+        "output_bias": True,
+        "position_encoding": "learned",
+        "num_positions": 40,
+        "layer_norm_epsilon": 0.1,
+    },
+}
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+def test_both_find_the_same_probabilities(options, tmp_path):
+    translator = make_translator(**options)
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    sources, targets = (
+        [pieces_of(translator, pair[side]) for pair in PAIRS] for side in (0, 1)
+    )
+    module = ServingModule(translator)
+    ours = module.score(
+        tf.constant([pair[0] for pair in PAIRS]),
+        tf.constant([pair[1] for pair in PAIRS]),
+    )
+    scored = [sum(row.log_probs) for row in theirs.score_batch(sources, targets)]
+    np.testing.assert_allclose(scored, ours["log_probability"], atol=1e-3)
+
+
+def test_both_find_the_same_words(tmp_path):
+    translator = make_translator()
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    greedy = theirs.translate_batch(
+        [pieces_of(translator, source) for source, _ in PAIRS],
+        beam_size=1,
+        max_decoding_length=8,
+    )
+    for (text, _), result in zip(PAIRS, greedy, strict=True):
+        tokens, _ = translator.source_tokens(tf.constant([text]))
+        found = translator.search(tokens).tokens[0, 0].numpy()[:8]
+        own = [p.decode() for p in translator.tokenizer.pieces(found).numpy() if p]
+        assert [p for p in own if p != "</s>"] == result.hypotheses[0]
+
+
+def test_int8_stays_close(tmp_path):
+    """A rounded model gives the same target probabilities up to its rounding."""
+    translator = make_translator()
+    for name in ("float32", "int8"):
+        ctranslate2_converter.convert(translator, tmp_path / name, name)
+    sources, targets = (
+        [pieces_of(translator, pair[side]) for pair in PAIRS] for side in (0, 1)
+    )
+    exact, rounded = (
+        [
+            sum(row.log_probs)
+            for row in ctranslate2.Translator(str(tmp_path / name)).score_batch(
+                sources, targets
+            )
+        ]
+        for name in ("float32", "int8")
+    )
+    np.testing.assert_allclose(rounded, exact, rtol=0.1)
+    sizes = [
+        (tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")
+    ]
+    assert sizes[0] < sizes[1]
+
+
+def test_the_vocabulary_file_comes_along(tmp_path):
+    translator = make_translator()
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    loaded = tokenization.load(tmp_path / "ct2" / "tokenizer")
+    assert loaded.fingerprint == translator.tokenizer.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key_dim": 5}, "takes heads of d_model / num_heads alone.*key_dim=5"),
+        ({"attention_window": 3}, "no restricted self-attention.*attention_window=3"),
+    ],
+)
+def test_a_model_that_ctranslate2_cannot_run_is_refused(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ctranslate2_converter.convert(make_translator(**options), tmp_path / "ct2")
+    assert not (tmp_path / "ct2").exists()
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path):
+    translator = make_translator()
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    ctranslate2_converter.convert(translator, tmp_path / "ct2", "int8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "weights").write_text("dear")
+    with pytest.raises(FileExistsError, match="holds something else than a CTrans"):
+        ctranslate2_converter.convert(translator, tmp_path / "other")
+    assert (tmp_path / "other" / "weights").read_text() == "dear"
+
+
+def test_a_file_in_place_of_the_folder_is_refused_and_stays(tmp_path):
+    path = tmp_path / "thesis.txt"
+    path.write_text("years of work")
+    with pytest.raises(NotADirectoryError, match="is a file, and a folder is needed"):
+        ctranslate2_converter.convert(make_translator(), path)
+    assert path.read_text() == "years of work"
+
+
+def test_an_unknown_quantization_is_named(tmp_path):
+    with pytest.raises(ValueError, match="Did you mean 'int8'"):
+        ctranslate2_converter.convert(make_translator(), tmp_path / "ct2", "int9")
