@@ -48,7 +48,7 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
     from keras_transformer.runs.model_dir import ModelDir
 
     parts.end("imports_s")
-    translator = ModelDir(folder).load_translator().with_kept_weights()
+    translator = ModelDir(folder).load_translator().with_prepared_weights()
     parts.end("load_s")
     translator.translate_batch.get_concrete_function()
     parts.end("trace_s")

@@ -119,7 +119,7 @@ def load_parser():
         constrained=not _UNCONSTRAINED.value,
         **search_flags.given(),
     )
-    return parser.with_kept_weights()
+    return parser.with_prepared_weights()
 
 
 def run() -> None:

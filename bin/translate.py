@@ -125,7 +125,7 @@ def _load_translator():
         num_best=_NBEST.value or 1,
         **search_flags.given(),
     )
-    return translator.with_kept_weights()
+    return translator.with_prepared_weights()
 
 
 def _format(translations, first):

@@ -54,10 +54,10 @@ _PRECISION = flags.DEFINE_enum(
     ["float32", "bfloat16"],
     "Of weights and products; bfloat16 halves the size and rounds scores.",
 )
-_PANELS = flags.DEFINE_bool(
-    "panels",
+_PACKED_KERNELS = flags.DEFINE_bool(
+    "packed_kernels",
     True,
-    "Store what the steps of a search multiply with cut for the CPU at hand: one "
+    "Also store the decoder's matrices prepacked for this CPU: one "
     "sentence takes the base model a fifth less time. Its file is 1.6 times as large, "
     "with --signatures=serving_default 1.3 times.",
 )
@@ -109,7 +109,7 @@ def main() -> dict:
         signatures=_SIGNATURES.value,
         description=describe(place, searcher, checkpoint.step),
         check_texts=texts_to_check(searcher),
-        has_panels=_PANELS.value,
+        has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
     )
     description = saved_model.read_description(version)

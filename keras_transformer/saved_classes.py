@@ -26,6 +26,7 @@ MODULES = {
     "FeedForward": "layers.feed_forward",
     "LabelSmoothedCrossEntropy": "training.losses",
     "LayerNormalization": "layers.layer_norm",
+    "Linear": "layers.linear",
     "MultiHeadAttention": "layers.attention",
     "Perplexity": "model.train_step",
     "PositionalEncoding": "layers.positional_encoding",

@@ -1,4 +1,9 @@
-"""Corpora: sources of pairs, the encoded corpus on disk, the batch plan, pipelines."""
+"""Corpora, from text to batches (§5.1).
+
+Begin with `preparation`, which reads `sources` and writes an encoded `corpus` with its
+`metadata`. For training, `batch_plan` (or `packing`) decides which pairs make batch n,
+`buckets` which shapes there are, and `pipeline` fetches the batches as a `tf.data`.
+"""
 
 from keras_transformer.data.batch_plan import BatchPlan, PlannedBatch
 from keras_transformer.data.corpus import EncodedCorpus, corpus_hash

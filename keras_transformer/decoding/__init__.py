@@ -1,4 +1,9 @@
-"""Outputs of any step-by-step model: the best, §6.1, or drawn; knows no model."""
+"""Search over any step function: the best outputs, §6.1, or drawn ones.
+
+Begin with `beam_search`. `working_set` says which sentences and columns of a cache a
+search still needs, `scoring` has the length penalty, `sampling` draws instead. Nothing
+here knows a model.
+"""
 
 from keras_transformer.decoding.beam_search import (
     BeamSearchResult,

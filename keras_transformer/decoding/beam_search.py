@@ -227,15 +227,17 @@ def beam_search(
     def take_steps(step, end, search, work):
         """Search until step `end`, or until it `is_over`."""
         sentence, first_step = work.sentences, step
-        first_place = tf.shape(work.steps)[1] - (end - step) * config.beam_size
+        first_new_column = tf.shape(work.steps)[1] - (end - step) * config.beam_size
 
         def has_work(step, search, ancestry, cache):
             del ancestry, cache
             return (step < end) & ~is_over(search.is_done)
 
         def take_step(step, search, ancestry, cache):
-            place = first_place + (step - first_step) * config.beam_size
-            past = Past(with_own_slots(ancestry, place), work.steps, place)
+            first_column = first_new_column + (step - first_step) * config.beam_size
+            past = Past(
+                with_own_slots(ancestry, first_column), work.steps, first_column
+            )
             answer = step_fn(search.last_tokens, step, past, sentence.source, cache)
             logits, cache = checked_answer(answer, cache, config.beam_size, eos_id)
             choices = only_allowed(
@@ -326,9 +328,9 @@ def put_back(search: SearchState, rows: tf.Tensor, found: SearchState) -> Search
     return tf.nest.map_structure(merged, search, found)
 
 
-def with_own_slots(ancestry: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-    """Return the ancestry with each hypothesis in its own slot at `place`."""
-    own = place + tf.range(ancestry.shape[1])  # [beam]
+def with_own_slots(ancestry: tf.Tensor, first_column: tf.Tensor) -> tf.Tensor:
+    """Return the ancestry with each hypothesis in its own slot of this step."""
+    own = first_column + tf.range(ancestry.shape[1])  # [beam]
     return ancestry | (tf.range(tf.shape(ancestry)[2]) == own[:, tf.newaxis])
 
 

@@ -14,11 +14,10 @@ more, and makes room for the next steps:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-from keras_transformer.layers.traces import traced_once
 
 
 class Past(NamedTuple):
@@ -28,7 +27,7 @@ class Past(NamedTuple):
     # of this step, each slot has its own.
     ancestry: tf.Tensor  # bool [batch, beam, columns]
     steps: tf.Tensor  # int32 [batch, columns]: the step of each column
-    place: tf.Tensor  # int32 []: slot k writes column place + k
+    first_column: tf.Tensor  # int32 []: slot k writes column first_column + k
 
 
 class WorkingSet(NamedTuple):
@@ -107,7 +106,7 @@ def with_room(
 
 def empty_columns(cache: Any, added: int | tf.Tensor) -> Any:
     """Add columns of zeros to every tensor `[batch, heads, columns, ...]` of a nest."""
-    pad = traced_once(_padded)
+    pad = trace_once(_padded)
     return tf.nest.map_structure(lambda part: pad(part, added), cache)
 
 
@@ -127,6 +126,16 @@ def shape_invariants(work: WorkingSet) -> WorkingSet:
         ancestry=of_cache(work.ancestry),
         steps=tf.TensorShape([None, None]),
     )
+
+
+def trace_once(run: Callable) -> Callable:
+    """Return a function that the graph being made holds once, however often called.
+
+    Args:
+        run: Takes tensors; other arguments must be equal in every call. Must not read
+            variables.
+    """
+    return tf.function(run, autograph=False) if tf.inside_function() else run
 
 
 def _padded(part, added) -> tf.Tensor:
@@ -164,7 +173,7 @@ def _taken(cache, kept, columns) -> Any:
             places[key] = _places(part, kept, columns)
         return take(part, places[key])
 
-    take = traced_once(_gathered)
+    take = trace_once(_gathered)
     return tf.nest.map_structure(taken, cache)
 
 

@@ -1,4 +1,8 @@
-"""Measures of output: BLEU in three conventions, chrF, exact match."""
+"""How good a model is, and the paper's Table 3 again.
+
+Begin with `bleu`: three conventions of BLEU, chrF, exact match. `translations` makes
+the outputs to score, `table3` trains every row of the table.
+"""
 
 from keras_transformer.evaluation.bleu import (
     TranslationScores,

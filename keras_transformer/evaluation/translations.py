@@ -38,7 +38,7 @@ def translate_and_measure(
         The translations, the target language's code, and the perplexity per subword.
     """
     place = ModelDir(model_dir)
-    translator = place.load_translator(checkpoint, **decoding).with_kept_weights()
+    translator = place.load_translator(checkpoint, **decoding).with_prepared_weights()
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)

@@ -19,9 +19,13 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig, check_at_least
 from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
 from keras_transformer.decoding.beam_search import StepFunction
-from keras_transformer.inference import length_groups
-from keras_transformer.inference.prepared_weights import LayerStacks, StepPanels
-from keras_transformer.layers.embedding import FEW_ROWS
+from keras_transformer.inference import full_pass, kv_cache, length_groups
+from keras_transformer.inference.decoder_step import FEW_ROWS, decode_step
+from keras_transformer.inference.prepared_weights import (
+    PreparedWeights,
+    StackedLayers,
+    step_weights,
+)
 from keras_transformer.model.transformer import Transformer
 
 Answer = TypeVar("Answer")
@@ -65,44 +69,45 @@ class TextSearch(tf.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
-        self._panels: StepPanels | None = None
-        self._stacks: LayerStacks | None = None
+        self._prepared: PreparedWeights | None = None
+        self._stacks: StackedLayers | None = None
 
-    def with_kept_weights(
-        self, *, has_panels: bool = True, has_stacks: bool = False
+    def with_prepared_weights(
+        self, *, has_packed_kernels: bool = True, has_stacks: bool = False
     ) -> Self:
-        """Return the same search, with weights laid out once for all.
+        """Return the same search with its weights prepared once, for many searches.
 
-        It is for a model whose weights change no more. If they do, it is of no use, and
-        does not say so: it reads what is not laid out, new, beside what is, old. All is
-        laid out anew, whatever this search keeps. Not for use within a `tf.function`.
+        Use only when weights are final: later changes silently mix old and new weights.
+        Everything is prepared anew, whatever this search holds. Not for use within a
+        `tf.function`.
 
         Args:
-            has_panels: Lay out those of a search's steps. It is faster: otherwise each
-                search lays them out anew, and leaves out the largest, the pre-softmax
-                map. They take as much memory again as the decoder and the map.
-            has_stacks: Make one variable of a kind of weight in all layers, for all but
-                what `has_panels` lays out. A graph that is written reads a quarter of
-                the variables then, and loads sooner. They take as much memory again as
+            has_packed_kernels: Pack the kernels that a search's steps read. Otherwise
+                each search packs them anew, all but the largest, the pre-softmax map,
+                which it reads as it is. They take as much memory again as the decoder
+                and that map.
+            has_stacks: Keep one variable a kind of weight for all layers, except for
+                what `has_packed_kernels` packs. An exported graph reads a quarter of
+                the variables then, and loads faster. They take as much memory again as
                 all layers.
         """
-        kept = self._renewed()
-        if has_panels:
+        search = self._renewed()
+        if has_packed_kernels:
             has_few_rows = self.decoding.beam_size <= FEW_ROWS
-            kept._panels = StepPanels(self.model, with_words=has_few_rows)
+            search._prepared = PreparedWeights(self.model, with_output=has_few_rows)
         if has_stacks:
-            kept._stacks = LayerStacks(self.model)
-        return kept
+            search._stacks = StackedLayers(self.model)
+        return search
 
     @property
-    def kept_variables(self) -> list[tf.Variable]:
-        """What `with_kept_weights` laid out; nothing without."""
-        both = (self._panels, self._stacks)
-        return [variable for kept in both if kept for variable in kept.variables]
+    def prepared_variables(self) -> list[tf.Variable]:
+        """The variables of `with_prepared_weights`; none without it."""
+        both = (self._prepared, self._stacks)
+        return [variable for part in both if part for variable in part.variables]
 
     def _reading(self) -> contextlib.AbstractContextManager:
-        """Return a context in which the model reads stacks, if they are kept."""
-        return self._stacks.read() if self._stacks else contextlib.nullcontext()
+        """Return a context in which the model's layers read the stacks, if any."""
+        return self._stacks.reading() if self._stacks else contextlib.nullcontext()
 
     def _renewed(self) -> Self:
         """Return a search of the same model, tokenizer and settings.
@@ -179,8 +184,10 @@ class TextSearch(tf.Module):
         def answer(group, width):
             tokens, limits, rows = group
             with self._reading():
-                source = self.model.start_decoding(tokens[:, :width])
-            cache = self.model.empty_cache(tf.shape(limits)[0])
+                source = full_pass.start(self.model, tokens[:, :width])
+            cache = kv_cache.empty(
+                self.model.config, tf.shape(limits)[0], 0, self.model.compute_dtype
+            )
             return decode(
                 source, cache, rows, max_lengths=limits, max_steps=longest(limits)
             )
@@ -190,10 +197,11 @@ class TextSearch(tf.Module):
         )
 
     def step_function(self) -> StepFunction:
-        """Return the model's step, with its weights laid out for the rows of one."""
+        """Return the model's step, its weights prepared."""
+        prepared = self._prepared.read() if self._prepared else None
         with self._reading():
-            weights = (self._panels or self.model.step_weights)()
-        return functools.partial(self.model.decode_step, weights=weights)
+            weights = step_weights(self.model, prepared)
+        return functools.partial(decode_step, self.model.config, weights)
 
     def decode(
         self, source_tokens: tf.Tensor, target_tokens: tf.Tensor
@@ -205,11 +213,11 @@ class TextSearch(tf.Module):
             target_tokens: int32 `[batch, target_length]`, as they are.
 
         Returns:
-            What `Transformer.decode` returns.
+            What `full_pass.decode` returns.
         """
         inputs = self.model.shift_right(target_tokens)
         with self._reading():
-            return self.model.decode(source_tokens, inputs)
+            return full_pass.decode(self.model, source_tokens, inputs)
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +10,9 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers import panels as panels_lib
-from keras_transformer.layers import products, rows
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.initialization import drawn
-from keras_transformer.layers.panels import Panels
+from keras_transformer.layers.initialization import initializer_unless_skipped
+from keras_transformer.layers.linear import Linear, matmul_transpose_b, reshape
 
 Tensor = Any
 
@@ -49,7 +46,7 @@ def scaled_dot_product_attention(
         float `[batch, heads, query_length, key_length]`, both in the inputs' dtype.
     """
     scale = 1.0 / math.sqrt(query.shape[-1])
-    logits = products.with_transposed(query * ops.cast(scale, query.dtype), key)
+    logits = matmul_transpose_b(query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
         if ops.dtype(attention_mask) == "bool":
@@ -155,10 +152,17 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, query, source=None, attention_mask=None, training=None):
         key, value = self.project_source(query if source is None else source)
-        return self.attend(query, key, value, attention_mask, training)
+        heads, weights = self.attend(
+            self._split_heads(self.query_projection(query)),
+            key,
+            value,
+            attention_mask,
+            lambda weights: self.dropout(weights, training=training),
+        )
+        return self.output_projection(self._join_heads(heads)), weights
 
     def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Project what is attended to: done once a sentence while decoding.
+        """Project what is attended to.
 
         Args:
             source: float `[batch, key_length, d_model]`.
@@ -168,135 +172,20 @@ class MultiHeadAttention(keras.layers.Layer):
             float `[batch, heads, key_length, value_dim]`.
         """
         return (
-            self._split_heads(self.key_projection(rows.flat(source)), source),
-            self._split_heads(self.value_projection(rows.flat(source)), source),
+            self._split_heads(self.key_projection(source)),
+            self._split_heads(self.value_projection(source)),
         )
-
-    @property
-    def source_variables(self) -> list[keras.Variable]:
-        """What `project_source` reads."""
-        return self.key_projection.weights + self.value_projection.weights
-
-    def project_query(self, query: Tensor) -> Tensor:
-        """Map float `[batch, length, d_model]` to `[batch, heads, length, key_dim]`."""
-        return self._split_heads(self.query_projection(rows.flat(query)), query)
 
     def attend(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
+        attention_mask: Tensor | None,
+        dropout: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Attend with keys and values that are projected already.
-
-        Args:
-            query: float `[batch, query_length, d_model]`.
-            key: float `[batch, heads, key_length, key_dim]`.
-            value: float `[batch, heads, key_length, value_dim]`.
-            attention_mask: As of `call`.
-            training: As of `call`.
-
-        Returns:
-            What `call` returns.
-        """
-        heads, weights = scaled_dot_product_attention(
-            self.project_query(query),
-            key,
-            value,
-            attention_mask,
-            lambda weights: self.dropout(weights, training=training),
-        )
-        return self.join_heads(heads, like=query), weights
-
-    def join_heads(self, heads: Tensor, like: Tensor) -> Tensor:
-        """Map float `[batch, heads, query_length, value_dim]` to the shape of `like`.
-
-        Args:
-            heads: What the heads give.
-            like: float `[batch, query_length, d_model]`.
-        """
-        joined = ops.transpose(heads, (0, 2, 1, 3))
-        joined = ops.reshape(joined, (-1, self.num_heads * self.value_dim))
-        return rows.unflat(self.output_projection(joined), like)
-
-    def panels(self, *names: str) -> list[Panels]:
-        """Cut projections, each head into panels, for `project_step`.
-
-        Args:
-            *names: Of "query", "key" and "value". Those that follow each other and are
-                equally wide become one product.
-        """
-        layers = [getattr(self, f"{name}_projection") for name in names]
-        return [
-            panels_lib.cut(list(group), unit=width // self.num_heads)
-            for width, group in itertools.groupby(layers, lambda layer: layer.units)
-        ]
-
-    def output_panels(self) -> Panels:
-        """Cut the projection of the joined heads, for `attend_step`."""
-        projection = self.output_projection
-        return panels_lib.cut([projection], unit=projection.units)
-
-    def project_step(
-        self, inputs: Tensor, panels: list[Panels], beam_size: int | Tensor
-    ) -> list[Tensor]:
-        """Project one token of each hypothesis.
-
-        Args:
-            inputs: float `[batch * beam, d_model]`.
-            panels: From `panels`.
-            beam_size: Hypotheses of each sentence.
-
-        Returns:
-            What each of the names asked for has, float `[batch, heads, beam, width]`.
-        """
-        projected = []
-        # Values, if they are not as wide as queries and keys, come last.
-        for part, dim in zip(panels, (self.key_dim, self.value_dim), strict=False):
-            product = panels_lib.panel_products(inputs, part)
-            width = product.shape[-1]
-            if part.bias is not None:
-                product = product + ops.reshape(part.bias, (-1, 1, width))
-            of_head = dim // width
-            count = part.kernel.shape[0] // (self.num_heads * of_head)
-            sizes = (count, self.num_heads, of_head, -1, beam_size, width)
-            split = rows.reshape(product, sizes)
-            split = panels_lib.transposed(split, (0, 3, 1, 4, 2, 5))
-            heads = ops.reshape(split, (count, -1, self.num_heads, beam_size, dim))
-            projected += ops.unstack(heads, count)
-        return projected
-
-    def attend_step(
-        self,
-        heads: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor,
-        output: Panels,
-    ) -> Tensor:
-        """Attend to exactly what the mask shows, as a step of a search needs it.
-
-        Restricted attention, too, attends here as others do.
-
-        Args:
-            heads: Projected queries, float `[batch, heads, beam, key_dim]`.
-            key: float `[batch, heads, key_length, key_dim]`.
-            value: float `[batch, heads, key_length, value_dim]`.
-            attention_mask: As `scaled_dot_product_attention` takes it.
-            output: From `output_panels`.
-
-        Returns:
-            float `[batch * beam, d_model]`.
-        """
-        batch, _, beam_size, _ = heads.shape
-        heads, _ = scaled_dot_product_attention(heads, key, value, attention_mask)
-        joined = panels_lib.transposed(heads, (0, 2, 1, 3))
-        # How many there are stays known where it was: a loop's shapes must not change.
-        num_rows = batch * beam_size if batch and beam_size else -1
-        joined = ops.reshape(joined, (num_rows, self.num_heads * self.value_dim))
-        return panels_lib.mapped(joined, output)
+        """Apply Eq. 1 to every head; see `scaled_dot_product_attention`."""
+        return scaled_dot_product_attention(query, key, value, attention_mask, dropout)
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         """Return weights as `[batch, heads, query_length, key_length]`.
@@ -318,14 +207,14 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
         }
 
-    def _linear(self, width_in: int, width_out: int, name: str) -> keras.layers.Dense:
+    def _linear(self, width_in: int, width_out: int, name: str) -> Linear:
         # Half of Glorot's range (the paper gives none). With the whole, attention that
         # still knows nothing adds nearly the same large vector at every position, and
         # post-norm layers carry it on: the encoder may never tell positions apart.
-        layer = keras.layers.Dense(
+        layer = Linear(
             width_out,
             use_bias=self.use_bias,
-            kernel_initializer=drawn(
+            kernel_initializer=initializer_unless_skipped(
                 keras.initializers.VarianceScaling(
                     0.25, mode="fan_avg", distribution="uniform"
                 )
@@ -336,11 +225,17 @@ class MultiHeadAttention(keras.layers.Layer):
         layer.build((None, width_in))
         return layer
 
-    def _split_heads(self, projected: Tensor, inputs: Tensor) -> Tensor:
-        """Return `[rows, width]` of all heads as `[batch, heads, length, width]`."""
+    def _split_heads(self, projected: Tensor) -> Tensor:
+        """`[batch, length, heads * width]` -> `[batch, heads, length, width]`."""
         width = projected.shape[-1] // self.num_heads
-        sizes = (*ops.shape(inputs)[:2], self.num_heads, width)
-        return ops.transpose(rows.reshape(projected, sizes), (0, 2, 1, 3))
+        sizes = (*ops.shape(projected)[:2], self.num_heads, width)
+        return ops.transpose(reshape(projected, sizes), (0, 2, 1, 3))
+
+    def _join_heads(self, heads: Tensor) -> Tensor:
+        """`[batch, heads, length, width]` -> `[batch, length, heads * width]`."""
+        joined = ops.transpose(heads, (0, 2, 1, 3))
+        width = self.num_heads * self.value_dim
+        return reshape(joined, (*ops.shape(joined)[:2], width))
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:

@@ -9,17 +9,14 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers import panels as panels_lib
-from keras_transformer.layers import products, rows
-from keras_transformer.layers.initialization import drawn
-from keras_transformer.layers.panels import Panels
+from keras_transformer.layers.initialization import initializer_unless_skipped
+from keras_transformer.layers.linear import (
+    flatten_positions,
+    matmul_transpose_b,
+    reshape,
+)
 
 Tensor = Any
-
-# So many rows, or fewer, `logits` takes through panels. With 37,000 x 512 weights in
-# float32, TensorFlow on two cores with AVX2 maps 4 rows so in 4.2 ms instead of 6.5, 16
-# in 6.6 instead of 8.4; 128 would take 33 instead of 31.
-FEW_ROWS = 16
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -57,7 +54,7 @@ class TokenEmbedding(keras.layers.Layer):
     def build(self, tokens_shape=None):
         self.embeddings = self.add_weight(
             shape=(self.vocab_size, self.d_model),
-            initializer=drawn(
+            initializer=initializer_unless_skipped(
                 keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
             ),
             name="embeddings",
@@ -73,48 +70,23 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = ops.take(self.embeddings, tokens, axis=0)
         return vectors * ops.cast(math.sqrt(self.d_model), vectors.dtype)
 
-    def panels(self) -> Panels:
-        """Cut the matrix for the `logits` of few rows."""
-        return panels_lib.cut_transposed(self._table())
-
-    def logits(self, inputs: Tensor, panels: Panels | None = None) -> Tensor:
+    def logits(self, inputs: Tensor) -> Tensor:
         """Map decoder outputs to unnormalized scores of the vocabulary.
 
         Args:
-            inputs: float `[..., d_model]`.
-            panels: From `panels`, for the few rows of a step of a search; None: the
-                matrix is read as it is.
+            inputs: float `[batch, length, d_model]`.
 
         Returns:
-            float32 `[..., vocab_size]`; the product itself runs in the
+            float32 `[batch, length, vocab_size]`; the product itself runs in the
             compute dtype.
         """
-        vectors = rows.flat(ops.cast(inputs, self.compute_dtype))
-        if panels is not None:
-            logits = ops.cond(
-                ops.shape(vectors)[0] <= FEW_ROWS,
-                lambda: panels_lib.mapped(vectors, panels)[:, : self.vocab_size],
-                lambda: self._product(vectors),
-            )
-        elif len(inputs.shape) == 2:
-            logits = self._product(vectors)
-        else:
-            logits = products.with_transposed(vectors, self._table())
-        logits = rows.unflat(ops.cast(logits, "float32"), like=inputs)
+        vectors = flatten_positions(ops.cast(inputs, self.compute_dtype))
+        table = ops.cast(self.embeddings, self.compute_dtype)
+        logits = ops.cast(matmul_transpose_b(vectors, table), "float32")
+        logits = reshape(logits, (*ops.shape(inputs)[:-1], self.vocab_size))
         if self.output_bias is None:
             return logits
         return logits + ops.cast(self.output_bias, "float32")
-
-    def _table(self) -> Tensor:
-        return ops.cast(self.embeddings, self.compute_dtype)
-
-    def _product(self, vectors: Tensor) -> Tensor:
-        """Multiply the rows of a search, as a batch of one.
-
-        On a CPU, TensorFlow's plain product with a transposed matrix takes half as long
-        again (128 rows, 37,000 words).
-        """
-        return products.with_transposed(ops.expand_dims(vectors, 0), self._table())[0]
 
     def get_config(self):
         return {

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
-from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers import panels as panels_lib
-from keras_transformer.layers import rows
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.initialization import drawn
-from keras_transformer.layers.panels import Panels
-
-Tensor = Any
+from keras_transformer.layers.initialization import initializer_unless_skipped
+from keras_transformer.layers.linear import Linear
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -53,19 +46,19 @@ class FeedForward(keras.layers.Layer):
         self.dropout_rate = dropout_rate
 
     def build(self, inputs_shape):
-        self.hidden = keras.layers.Dense(
+        self.hidden = Linear(
             self.d_ff,
             activation="relu",
-            kernel_initializer=drawn("glorot_uniform"),
+            kernel_initializer=initializer_unless_skipped("glorot_uniform"),
             dtype=self.dtype_policy,
             name="hidden",
         )
         self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
-        self.output_projection = keras.layers.Dense(
+        self.output_projection = Linear(
             self.d_model,
-            kernel_initializer=drawn("glorot_uniform"),
+            kernel_initializer=initializer_unless_skipped("glorot_uniform"),
             dtype=self.dtype_policy,
             name="output",
         )
@@ -74,30 +67,8 @@ class FeedForward(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, training=None):
-        hidden = self.hidden(rows.flat(inputs))
-        hidden = self.dropout(hidden, training=training)
-        return rows.unflat(self.output_projection(hidden), like=inputs)
-
-    def panels(self) -> tuple[Panels, Panels]:
-        """Cut both maps for `step`."""
-        return tuple(
-            panels_lib.cut([layer], unit=layer.units)
-            for layer in (self.hidden, self.output_projection)
-        )
-
-    def step(self, inputs: Tensor, panels: tuple[Panels, Panels]) -> Tensor:
-        """Map one token of each hypothesis.
-
-        Args:
-            inputs: float `[rows, d_model]`.
-            panels: From `panels`.
-
-        Returns:
-            float `[rows, d_model]`.
-        """
-        for_hidden, for_output = panels
-        hidden = ops.relu(panels_lib.mapped(inputs, for_hidden))
-        return panels_lib.mapped(hidden, for_output)
+        hidden = self.dropout(self.hidden(inputs), training=training)
+        return self.output_projection(hidden)
 
     def get_config(self):
         return {

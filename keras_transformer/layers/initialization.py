@@ -1,4 +1,4 @@
-"""How weights begin: drawn at random, or not at all where they are read afterwards."""
+"""Initial weights: drawn at random, or zeros where a checkpoint replaces them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DRAWS = contextvars.ContextVar("draws", default=True)
 
 
 @contextlib.contextmanager
-def weights_to_be_read() -> Iterator[None]:
-    """Build models whose weights are all zero, because others will take their place.
+def skip_weight_init() -> Iterator[None]:
+    """Build models with zeros for weights, because a checkpoint will replace them.
 
-    Drawing those of the base model takes half a second.
+    Drawing the base model's weights takes half a second.
     """
     token = _DRAWS.set(False)
     try:
@@ -26,10 +26,10 @@ def weights_to_be_read() -> Iterator[None]:
         _DRAWS.reset(token)
 
 
-def drawn(initializer: Initializer) -> Initializer:
-    """Return how a layer that is built now initializes a weight.
+def initializer_unless_skipped(initializer: Initializer) -> Initializer:
+    """Return the initializer for a weight that is built now.
 
     Args:
-        initializer: How it does, unless the weight is to be read.
+        initializer: The one to use outside of `skip_weight_init`.
     """
     return initializer if _DRAWS.get() else "zeros"

@@ -36,11 +36,19 @@ class LayerNormalization(keras.layers.LayerNormalization):
         arguments = [
             ops.cast(part, "float32") for part in (inputs, self.gamma, self.beta)
         ]
-        normalize = _with_gradient if training else _normalized
-        return ops.cast(normalize(*arguments, self.epsilon), self.compute_dtype)
+        function = _with_gradient if training else layer_norm
+        return ops.cast(function(*arguments, self.epsilon), self.compute_dtype)
 
 
-def _normalized(inputs, gamma, beta, epsilon):
+def layer_norm(inputs: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+    """Compute gamma (x - mean) / sqrt(variance + epsilon) + beta over the last axis.
+
+    Args:
+        inputs: float32 `[..., width]`.
+        gamma: float32 `[width]`.
+        beta: float32 `[width]`.
+        epsilon: Added to the variance.
+    """
     centred, inverse = _centred(inputs, epsilon)
     return centred * (inverse * gamma) + beta
 

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers.initialization import drawn
+from keras_transformer.layers.initialization import initializer_unless_skipped
 
 Tensor = Any
 
@@ -109,7 +109,7 @@ class PositionalEncoding(keras.layers.Layer):
         if self.encoding == "learned":
             self.table = self.add_weight(
                 shape=(self.num_positions, self.d_model),
-                initializer=drawn(
+                initializer=initializer_unless_skipped(
                     keras.initializers.RandomNormal(stddev=self.d_model**-0.5)
                 ),
                 name="table",

@@ -9,12 +9,12 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
-from keras_transformer.layers import products
 from keras_transformer.layers.attention import (
     MASKED_LOGIT,
     MultiHeadAttention,
     check_dimensions,
 )
+from keras_transformer.layers.linear import matmul_transpose_b
 
 Tensor = Any
 
@@ -78,7 +78,7 @@ def restricted_attention(
         for tensor in (key, value, padding)
     )
     # B batch, H heads, N blocks, T query, S key, V value_dim
-    logits = products.with_transposed(queries, keys)
+    logits = matmul_transpose_b(queries, keys)
     near = _near(block, before, after)  # [T, S]
     keep = ops.logical_and(near, ops.expand_dims(real, 3))  # [B, 1, N, T, S]
     logits = ops.where(keep, ops.cast(logits, "float32"), MASKED_LOGIT)
@@ -156,21 +156,14 @@ class RestrictedSelfAttention(MultiHeadAttention):
             )
         return super().call(query, None, attention_mask, training)
 
-    def attend(self, query, key, value, attention_mask=None, training=None):
+    def attend(self, query, key, value, attention_mask, dropout):
         padding = None
         if attention_mask is not None:
             check_dimensions("attention_mask", attention_mask, (None, 1, None))
             padding = attention_mask[:, 0]
-        heads, weights = restricted_attention(
-            self.project_query(query),
-            key,
-            value,
-            self.before,
-            self.after,
-            padding,
-            lambda weights: self.dropout(weights, training=training),
+        return restricted_attention(
+            query, key, value, self.before, self.after, padding, dropout
         )
-        return self.join_heads(heads, like=query), weights
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         return spread(weights, length, self.before, self.after)

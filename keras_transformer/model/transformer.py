@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
@@ -20,19 +20,7 @@ from keras_transformer.layers.positional_encoding import (
 )
 from keras_transformer.model.train_step import TokenTrainer
 
-if TYPE_CHECKING:
-    from keras_transformer.decoding import Past
-    from keras_transformer.layers.decoder import StepWeights
-    from keras_transformer.layers.panels import Panels
-
 Tensor = Any
-
-
-class SearchWeights(NamedTuple):
-    """All weights of a search's steps, with matrices laid out for few rows."""
-
-    layers: StepWeights  # of all, the layer as first axis
-    words: Panels | None  # of the pre-softmax map
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -146,103 +134,6 @@ class Transformer(TokenTrainer):
         """
         return self._encode(source_tokens, training)[0]
 
-    def decode(
-        self, source_tokens: Tensor, decoder_inputs: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Run a pair without training and without the pre-softmax map.
-
-        The map's output is the largest by far.
-
-        Args:
-            source_tokens: int32 `[batch, source_length]`.
-            decoder_inputs: int32 `[batch, target_length]`: the target shifted right.
-
-        Returns:
-            The decoder's output, float `[batch, target_length, d_model]`, and for each
-            layer the encoder-decoder attention weights, float
-            `[batch, heads, target_length, source_length]`.
-        """
-        encoder_output, mask = self._encoded(source_tokens)
-        targets = self.target_positions(self.target_embedding(decoder_inputs))
-        return self.decoder.output(targets, encoder_output, mask)
-
-    def start_decoding(self, source_tokens: Tensor) -> dict[str, Any]:
-        """Encode the source and project it for every decoder layer, once a sentence.
-
-        Args:
-            source_tokens: int32 `[batch, source_length]`.
-
-        Returns:
-            What `decode_step` needs of the source: "memory", per layer keys and values
-            `[batch, heads, source_length, dim]`, and "mask", bool
-            `[batch, 1, source_length]`.
-        """
-        encoder_output, mask = self._encoded(source_tokens)
-        return {"memory": self.decoder.project_memory(encoder_output), "mask": mask}
-
-    def empty_cache(
-        self, batch_size: int | Tensor, num_columns: int | Tensor = 0
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Make the cache that `decode_step` fills; see `Decoder.empty_cache`."""
-        return self.decoder.empty_cache(batch_size, num_columns)
-
-    def step_weights(self, with_words: bool = False) -> SearchWeights:
-        """Lay the decoder's matrices out as `decode_step` needs them.
-
-        Args:
-            with_words: Also the pre-softmax map, the largest: worth it where many
-                searches use what is laid out once, not for a single one.
-        """
-        # The largest first: what is cut before it is stacked leaves gaps in memory.
-        words = self.output_embedding.panels() if with_words else None
-        return SearchWeights(self.decoder.step_weights(), words)
-
-    def decode_step(
-        self,
-        tokens: Tensor,
-        step: Tensor,
-        past: Past,
-        source: dict[str, Any],
-        cache: list[tuple[Tensor, Tensor]],
-        weights: SearchWeights,
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Decode one token of each hypothesis.
-
-        In TensorFlow not under XLA, which cannot write a cache in place.
-
-        Args:
-            tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
-            step: int32 scalar, from 0.
-            past: Which columns of the cache are whose, and where this step's begin.
-            source: From `start_decoding`.
-            cache: From `empty_cache`, then from the step before.
-            weights: From `step_weights`.
-
-        Returns:
-            Logits of the next token, float32 `[batch, beam, vocab_size]`, and the
-            cache.
-        """
-        is_past, window = past.ancestry, self.config.attention_window
-        if window is not None:
-            is_near = past.steps > step - window  # [batch, columns]
-            is_past = ops.logical_and(is_past, ops.expand_dims(is_near, 1))
-        embedded = self.target_embedding(tokens)
-        position = ops.zeros((1, 1, self.config.d_model), embedded.dtype)
-        embedded = embedded + self.target_positions(position, start=step)
-        # Hypotheses are rows: products of two matrices are the fastest.
-        output, cache = self.decoder.step(
-            ops.reshape(embedded, (-1, self.config.d_model)),
-            past.place,
-            is_past,
-            source["memory"],
-            source["mask"],
-            cache,
-            weights.layers,
-        )
-        logits = self.output_embedding.logits(output, weights.words)
-        beam_size, vocab_size = tokens.shape[1], logits.shape[-1]
-        return ops.reshape(logits, (-1, beam_size, vocab_size)), cache
-
     def shift_right(
         self, target_tokens: Tensor, segments: Tensor | None = None
     ) -> Tensor:
@@ -281,28 +172,37 @@ class Transformer(TokenTrainer):
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
+    def embed_source(
+        self, source_tokens: Tensor, segments: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Embed the source and say what of it may be attended to, §3.4 and §3.5.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            segments: Of packed rows, from `segments`, int32 `[batch, source_length]`.
+
+        Returns:
+            Scaled embeddings with positions, float `[batch, source_length, d_model]`,
+            and the mask of the encoder's self-attention, bool, which broadcasts to
+            `[batch, source_length, source_length]`.
+        """
+        positions = None
+        if segments is None:
+            mask = self._source_mask(source_tokens)
+        else:
+            mask = masks.segment_mask(segments, segments)
+            positions = positions_in_segments(segments)
+        embedded = self.embedding(source_tokens)
+        return self.source_positions(embedded, positions=positions), mask
+
     def _encode(self, source_tokens, training, segments=None):
-        embedded, mask = self._embedded_source(source_tokens, segments)
+        own = None if segments is None else segments[0]
+        embedded, mask = self.embed_source(source_tokens, own)
         return self.encoder(
             self.source_dropout(embedded, training=training),
             attention_mask=mask,
             training=training,
         )
-
-    def _encoded(self, source_tokens):
-        """Return the encoder's output without training, and the source's mask."""
-        embedded, mask = self._embedded_source(source_tokens)
-        return self.encoder.output(embedded, mask), mask
-
-    def _embedded_source(self, source_tokens, segments=None):
-        positions = None
-        if segments is None:
-            mask = self._source_mask(source_tokens)
-        else:
-            mask = masks.segment_mask(segments[0], segments[0])
-            positions = positions_in_segments(segments[0])
-        embedded = self.embedding(source_tokens)
-        return self.source_positions(embedded, positions=positions), mask
 
     def _decode(
         self, source_tokens, decoder_inputs, encoder_output, training, segments=None

@@ -1,4 +1,9 @@
-"""Constituency parsing (§6.3): trees, their linear form and EVALB's scores."""
+"""Constituency parsing with the Transformer (§6.3).
+
+Begin with `parser`, text to trees; `constraint` keeps its search among well-formed
+trees, `preparation` makes a corpus of trees, `evaluation` scores brackets. What needs
+no model is in `treebank/`, and offered here too.
+"""
 
 from keras_transformer.treebank.drawing import draw_svg, draw_text
 from keras_transformer.treebank.linearisation import (

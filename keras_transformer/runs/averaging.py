@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from keras_transformer.layers.initialization import weights_to_be_read
+from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs.checkpoints import (
     Checkpoint,
@@ -49,7 +49,7 @@ def average_run(
     config = place.read_config()
     chosen = choose(place, last, config.training.average_last, min_steps_apart)
     # Averaged and written in float32, whatever the training's precision.
-    with weights_to_be_read():
+    with skip_weight_init():
         model = Transformer(config.model, dtype=config.precision)
     for tries_left in reversed(range(_TRIES)):
         try:

@@ -21,7 +21,7 @@ from keras_transformer.config import (
     from_dict,
 )
 from keras_transformer.inference.translator import Translator
-from keras_transformer.layers.initialization import weights_to_be_read
+from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import symbols
 from keras_transformer.parsing.parser import Parser
@@ -187,7 +187,7 @@ class ModelDir:
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
-        with weights_to_be_read():
+        with skip_weight_init():
             with concurrent.futures.ThreadPoolExecutor(1) as beside:
                 # Reading 250 MB takes as long as building the model.
                 checked = beside.submit(check_files, chosen)

@@ -54,7 +54,7 @@ def export(
     signatures: Sequence[str] | None = None,
     description: dict[str, Any] | None = None,
     check_texts: Sequence[str] = (),
-    has_panels: bool = True,
+    has_packed_kernels: bool = True,
     has_warmup: bool = False,
 ) -> pathlib.Path:
     """Write a SavedModel as the next version of a model, whole or not at all.
@@ -70,8 +70,8 @@ def export(
             the weights that the signatures read.
         check_texts: Translated (parsed) by the export as written and by `searcher`,
             where the signature `serving_default` (`parse`) is among those exported.
-        has_panels: Whether to store the weights of a search's steps laid out, beside
-            those that are read as they are: larger, and faster for few sentences.
+        has_packed_kernels: Whether to store the decoder's kernels packed too: a larger
+            file, and faster searches for few sentences.
         has_warmup: Whether to add the requests that TF Serving runs first.
 
     Returns:
@@ -90,7 +90,9 @@ def export(
             "`num_best` (--nbest) is for translation models; a parser gives one tree. "
             f"Received: num_best={num_best}."
         )
-    served = searcher.with_kept_weights(has_panels=has_panels, has_stacks=True)
+    served = searcher.with_prepared_weights(
+        has_packed_kernels=has_packed_kernels, has_stacks=True
+    )
     module = ParsingModule(served) if is_parser else ServingModule(served, num_best)
     chosen = module.signatures()
     for name in signatures or ():
@@ -133,7 +135,7 @@ def _owner(searcher: TextSearch, functions: Iterable[Callable]) -> tf.Module:
     own = [weight.value for weight in searcher.model.weights]
     owner.weights = [
         variable
-        for variable in own + searcher.kept_variables
+        for variable in own + searcher.prepared_variables
         if variable.handle.ref() in read
     ]
     owner.tokenizer = searcher.tokenizer

@@ -1,4 +1,8 @@
-"""Subword vocabularies: trained on the host, applied in the graph."""
+"""Subword vocabularies: trained on the host, applied in the graph (§5.1).
+
+Begin with `tokenizer`, what every vocabulary offers; `sentence_piece` and `word_piece`
+are the two kinds, `loading` reads either back.
+"""
 
 from keras_transformer.tokenization.loading import load
 from keras_transformer.tokenization.sentence_piece import (

@@ -36,7 +36,7 @@ class PrefixModel:
 
     def step(self, tokens, step, past, source, cache):
         beam_size = tokens.shape[1]
-        is_now = tf.range(tf.shape(cache)[2]) - past.place
+        is_now = tf.range(tf.shape(cache)[2]) - past.first_column
         is_own = is_now == tf.range(beam_size)[:, tf.newaxis]  # [beam, columns]
         written = tf.reduce_sum(
             tf.where(is_own, tokens[:, :, tf.newaxis], 0), axis=1, keepdims=True

@@ -91,7 +91,7 @@ def test_ancestry_passed_to_the_step_is_the_path_of_the_returned_tokens():
 
     def watching_step(tokens, step, past, source, cache):
         logits, cache = model.step(tokens, step, past, source, cache)
-        ancestry, place = past.ancestry.numpy()[0], int(past.place)
+        ancestry, place = past.ancestry.numpy()[0], int(past.first_column)
         assert np.array_equal(ancestry[:, place : place + 5], np.eye(5, dtype=bool))
         assert not np.any(ancestry[:, place + 5 :])
         assert past.steps[0].numpy().tolist() == [s for s in range(5) for _ in range(5)]

@@ -11,7 +11,7 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
     """Their translations are scored as they are."""
     cut = {"a": False, "b": True}
     translator = types.SimpleNamespace(
-        with_kept_weights=lambda: translator,
+        with_prepared_weights=lambda: translator,
         translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
         decoding=DecodingConfig(max_input_length=1009),
         model=types.SimpleNamespace(compile=lambda loss: None),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.inference import full_pass
 from keras_transformer.inference.length_groups import first_group, in_groups
 from tests.small_models import make_parser, make_translator
 
@@ -69,14 +70,14 @@ def test_one_long_text_pads_no_short_ones(kind, monkeypatch):
     else:
         searcher = make_parser(beam_size=2)
         answer = searcher.parse_batch
-    encoded, start = [], searcher.model.start_decoding
+    encoded, start = [], full_pass.start
 
-    def recorded(tokens):
+    def recorded(model, tokens):
         shape = tf.shape(tokens)
         tf.numpy_function(lambda sizes: encoded.append(sizes.tolist()), [shape], [])
-        return start(tokens)
+        return start(model, tokens)
 
-    monkeypatch.setattr(searcher.model, "start_decoding", recorded)
+    monkeypatch.setattr(full_pass, "start", recorded)
     short, long = ["one", "A"] * 31, ["2 , 3 , 5 , 7 " * 9]
     texts = [*short[:30], *long, *short[30:]]
     mixed = answer(tf.constant(texts))

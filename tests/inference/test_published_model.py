@@ -13,6 +13,9 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.decoding import beam_search
+from keras_transformer.inference import full_pass, kv_cache
+from keras_transformer.inference.decoder_step import decode_step
+from keras_transformer.inference.prepared_weights import step_weights
 from keras_transformer.model.transformer import Transformer
 
 CONFIG = ModelConfig(
@@ -118,9 +121,9 @@ def search(model, source, beam_size):
 def search_in_graph(model, source, beam_size):
     steps = tf.shape(source)[1] + 20
     return beam_search(
-        functools.partial(model.decode_step, weights=model.step_weights()),
-        model.start_decoding(source),
-        model.empty_cache(1),
+        functools.partial(decode_step, CONFIG, step_weights(model)),
+        full_pass.start(model, source),
+        kv_cache.empty(CONFIG, 1, 0, "float32"),
         max_lengths=steps[tf.newaxis],
         max_steps=steps,
         config=DecodingConfig(beam_size=beam_size, length_penalty_alpha=0.0),

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
-from keras_transformer.inference import generator
+from keras_transformer.inference import generator, packed_kernels
 from keras_transformer.inference.generator import BATCHES_AT_ONCE, in_batches, in_blocks
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
@@ -107,7 +107,7 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
     [
         ({}, False),
         ({"has_stacks": True}, True),
-        ({"has_panels": False, "has_stacks": True}, True),
+        ({"has_packed_kernels": False, "has_stacks": True}, True),
     ],
 )
 def test_kept_weights_translate_alike_and_do_not_follow(parts, options, is_all):
@@ -115,7 +115,7 @@ def test_kept_weights_translate_alike_and_do_not_follow(parts, options, is_all):
     model, tokenizer = parts
     model = Transformer(model.config)
     following = make((model, tokenizer), num_best=2)
-    kept = following.with_kept_weights(**options)
+    kept = following.with_prepared_weights(**options)
     pair = [[5, 7, 11, 2], [13, 2, 0, 0]], [[17, 19, 2], [2, 0, 0]]
 
     @tf.function
@@ -156,12 +156,14 @@ def test_kept_weights_translate_alike_and_do_not_follow(parts, options, is_all):
 @pytest.mark.parametrize("beam_size", [16, 17])
 def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
     plain = make(parts, beam_size=beam_size, num_best=2)
-    kept = plain.with_kept_weights()
+    kept = plain.with_prepared_weights()
     assert (kept.decoding, kept.num_best) == (plain.decoding, 2)
-    of_words = parts[0].output_embedding.panels().kernel.shape
-    shapes = [variable.shape for variable in kept.kept_variables]
+    of_words = packed_kernels.pack_transposed(
+        parts[0].output_embedding.embeddings
+    ).blocks.shape
+    shapes = [variable.shape for variable in kept.prepared_variables]
     assert (of_words in shapes) == (beam_size == 16)
-    assert plain.kept_variables == []
+    assert plain.prepared_variables == []
     assert kept("one two") == plain("one two")
 
 
@@ -169,7 +171,7 @@ def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
     class Owner(tf.Module):
         def __init__(self):
             super().__init__()
-            self.translator = make(parts).with_kept_weights()
+            self.translator = make(parts).with_prepared_weights()
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def serve(self, text):
@@ -291,7 +293,7 @@ def saved(parts, tmp_path_factory):
         make(parts),
         tmp_path_factory.mktemp("export"),
         signatures=["serving_default"],
-        has_panels=False,
+        has_packed_kernels=False,
     )
 
 

@@ -62,19 +62,19 @@ def test_an_export_gives_the_same_trees(run, text, parser_dir, parser_export, tm
     assert ours.read_text() == theirs.read_text()
 
 
-def test_an_export_without_panels_is_smaller_and_parses_alike(
+def test_an_export_without_packed_kernels_is_smaller_and_parses_alike(
     run, program_of, text, parser_dir, parser_export_summary, tmp_path
 ):
-    folder, with_panels = parser_export_summary
+    folder, with_packed_kernels = parser_export_summary
     summary = program_of("export/export_saved_model.py")(
         model_dir=parser_dir,
         export_dir=tmp_path / "export",
-        panels=False,
+        packed_kernels=False,
         beam_size=3,
         warmup=False,
         check_lines=0,
     )
-    assert summary["weights_bytes"] < with_panels["weights_bytes"]
+    assert summary["weights_bytes"] < with_packed_kernels["weights_bytes"]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     run(saved_model=summary["saved_model"], input=text, output=ours)
     run(saved_model=folder / "1", input=text, output=theirs)

@@ -5,47 +5,13 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_transformer import presets
 from keras_transformer.config import ModelConfig
-from keras_transformer.decoding import Past
-from keras_transformer.layers.decoder import DecoderLayer
-from keras_transformer.layers.initialization import weights_to_be_read
+from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer
+from tests.model_variants import SOURCE, TARGET, VARIANTS, make
 from tests.reference import transformer as reference
-
-SOURCE = np.array([[4, 5, 12, 7, 3], [8, 9, 3, 0, 0], [6, 3, 0, 0, 0]], "int32")
-TARGET = np.array(
-    [[5, 4, 6, 11, 10, 7, 3], [8, 9, 4, 3, 0, 0, 0], [3, 0, 0, 0, 0, 0, 0]], "int32"
-)
-VARIANTS = {
-    "post-norm": {},
-    "pre-norm": {"norm_placement": "pre"},
-    "learned positions": {"position_encoding": "learned", "num_positions": 19},
-    "separate vocabularies": {
-        "share_embeddings": False,
-        "target_vocab_size": 17,
-        "output_bias": True,
-        "attention_bias": True,
-    },
-    "own head sizes": {"key_dim": 5, "value_dim": 11},
-    "heads of whole words": {"key_dim": 4, "value_dim": 8},
-    "restricted attention": {"attention_window": 3},
-    "halves from 1": {"position_layout": "halves", "first_position": 1},
-    "one layer": {"num_layers": 1},
-}
-
-
-def make(**fields):
-    """A small model of distinct sizes whose every weight is random."""
-    keras.utils.set_random_seed(11)
-    sizes = {"vocab_size": 13, "num_layers": 2, "d_model": 6, "d_ff": 7, "num_heads": 2}
-    model = Transformer(ModelConfig(**{**sizes, **fields}))
-    draw = np.random.default_rng(5)
-    for weight in model.trainable_weights:
-        weight.assign(weight.numpy() + 0.3 * draw.normal(size=weight.shape))
-    return model
 
 
 @pytest.fixture(scope="module", params=list(VARIANTS.values()), ids=list(VARIANTS))
@@ -115,94 +81,6 @@ def test_attention_weights_are_distributions_over_real_tokens(model):
             assert hidden.any() and (rows[hidden] == 0.0).all()
 
 
-@pytest.mark.parametrize("is_traced", [False, True])
-def test_cached_decoding_equals_the_full_pass(model, is_traced):
-    """Hypotheses wander between three slots; each finds its past through ancestry."""
-    num_beams, steps = 3, TARGET.shape[1]
-    slots = np.random.default_rng(3).integers(num_beams, size=steps)
-    inputs = np.array(model.shift_right(TARGET))
-    other = inputs.copy()
-    other[:, 1:] = 6  # what the other slots hold must not matter
-    steps_of_columns = np.tile(np.arange(steps).repeat(num_beams), [3, 1])
-
-    def decode():
-        source = model.start_decoding(SOURCE)
-        cache = model.empty_cache(3, num_beams * steps)
-        weights, found = model.step_weights(with_words=is_traced), []
-        for step in range(steps):
-            tokens = np.repeat(other[:, step, None], num_beams, 1)
-            tokens[:, slots[step]] = inputs[:, step]
-            ancestry = np.zeros((3, num_beams, steps, num_beams), bool)
-            ancestry[:, :, step] = np.eye(num_beams, dtype=bool)
-            ancestry[:, :, range(step), slots[:step]] = True
-            past = Past(
-                ancestry.reshape(3, num_beams, -1),
-                steps_of_columns,
-                np.int32(step * num_beams),
-            )
-            logits, cache = model.decode_step(
-                tokens, np.int32(step), past, source, cache, weights
-            )
-            found.append(logits[:, slots[step]])
-        return found
-
-    found = tf.function(decode, autograph=False)() if is_traced else decode()
-    expected = np.asarray(model(SOURCE, inputs))
-    np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("is_traced", [False, True])
-def test_a_pair_without_training_is_the_full_pass(model, is_traced):
-    inputs = model.shift_right(TARGET)
-    decode = tf.function(model.decode, autograph=False) if is_traced else model.decode
-    output, cross = decode(SOURCE, inputs)
-    logits, weights = model(SOURCE, inputs, return_attention=True)
-    found = model.output_embedding.logits(output)
-    np.testing.assert_allclose(found, logits, atol=1e-5)
-    for own, expected in zip(cross, weights["cross"], strict=True):
-        np.testing.assert_allclose(own, expected, atol=1e-6)
-
-
-def test_equal_layers_are_traced_once(model, monkeypatch):
-    """A graph of many layers is made, stored and loaded as quickly as one of few."""
-    calls = []
-    for name in ("call", "step", "step_weights"):
-        own = getattr(DecoderLayer, name)
-
-        def counted(self, *inputs, name=name, own=own, **options):
-            calls.append(name)
-            return own(self, *inputs, **options)
-
-        monkeypatch.setattr(DecoderLayer, name, counted)
-
-    @tf.function(autograph=False)
-    def run():
-        model.decode(SOURCE, model.shift_right(TARGET))
-        past = Past(tf.ones([3, 1, 1], bool), tf.zeros([3, 1], tf.int32), 0)
-        source, cache = model.start_decoding(SOURCE), model.empty_cache(3, 1)
-        weights = model.step_weights()
-        model.decode_step(tf.fill([3, 1], 4), 0, past, source, cache, weights)
-
-    run.get_concrete_function()
-    assert sorted(calls) == ["call", "step", "step_weights"]
-
-
-def test_one_hypothesis_stays_known_as_one(model):
-    """A loop over steps that is told no other shapes must take what a step returns."""
-
-    @tf.function(autograph=False)
-    def step(columns):
-        ancestry = tf.ones([1, 1, columns], bool)
-        past = Past(ancestry, tf.zeros([1, columns], tf.int32), 0)
-        source = model.start_decoding(SOURCE[:1])
-        cache = model.empty_cache(1, columns)
-        weights = model.step_weights()
-        return model.decode_step(tf.fill([1, 1], 4), 0, past, source, cache, weights)[0]
-
-    concrete = step.get_concrete_function(tf.TensorSpec([], tf.int32))
-    assert concrete.structured_outputs.shape[0] == 1
-
-
 def test_nothing_is_drawn_where_weights_are_to_be_read():
     config = ModelConfig(
         vocab_size=13,
@@ -213,7 +91,7 @@ def test_nothing_is_drawn_where_weights_are_to_be_read():
         position_encoding="learned",
         num_positions=9,
     )
-    with weights_to_be_read():
+    with skip_weight_init():
         kernels = [w for w in Transformer(config).weights if len(w.shape) == 2]
     assert len(kernels) == 19 and not any(np.any(kernel) for kernel in kernels)
     kernels = [w for w in Transformer(config).weights if len(w.shape) == 2]

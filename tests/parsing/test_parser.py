@@ -166,7 +166,7 @@ def test_one_string_gives_one_tree_and_a_list_a_list(parser):
 
 def test_kept_weights_parse_alike_with_the_same_settings():
     plain = make_parser(constrained=False, beam_size=2)
-    kept = plain.with_kept_weights()
+    kept = plain.with_prepared_weights()
     assert not kept.constrained
     settings = ("vocabulary", "decoding", "constraint", "tokenizer", "model")
     assert all(getattr(kept, name) == getattr(plain, name) for name in settings)

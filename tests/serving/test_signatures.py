@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.inference import packed_kernels
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model as saved_model_lib
@@ -243,7 +244,10 @@ def plain_export(module, tmp_path_factory):
     """With one signature, which loads soon."""
     folder = tmp_path_factory.mktemp("plain")
     return saved_model_lib.export(
-        make_translator(), folder, signatures=["serving_default"], has_panels=False
+        make_translator(),
+        folder,
+        signatures=["serving_default"],
+        has_packed_kernels=False,
     )
 
 
@@ -329,7 +333,7 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
         tmp_path,
         signatures=["serving_default"],
         check_texts=["A dog runs!", "one two"],
-        has_panels=False,
+        has_packed_kernels=False,
     )
     sizes = stored_numbers(version)
     assert sizes[tf.bfloat16] == translator.model.count_params()
@@ -340,7 +344,7 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_panels_are_stored_besides_what_is_read(precision, tmp_path):
+def test_packed_kernels_are_stored_besides_what_is_read(precision, tmp_path):
     translator = make_translator(precision=precision)
     texts = ["A dog runs!", "one two"]
     stored = {}
@@ -349,18 +353,20 @@ def test_panels_are_stored_besides_what_is_read(precision, tmp_path):
             translator, tmp_path, signatures=[name], check_texts=texts
         )
         stored[name] = stored_numbers(version)[tf.as_dtype(precision)]
-    panels = sum(map(tf.size, translator.with_kept_weights().kept_variables)).numpy()
+    packed = sum(
+        map(tf.size, translator.with_prepared_weights().prepared_variables)
+    ).numpy()
     # The matrix of words is the largest by far, and filled up.
-    assert panels >= translator.model.config.vocab_size * 6
-    assert stored["align"] == translator.model.count_params() + panels
+    assert packed >= translator.model.config.vocab_size * 6
+    assert stored["align"] == translator.model.count_params() + packed
     assert stored["score"] == translator.model.count_params()
     # Of the decoder, only keys and values of the source are read as they were.
     decoder = translator.model.decoder.count_params() - 2 * 2 * 6 * 6
     assert stored["serving_default"] == stored["align"] - decoder
 
 
-@pytest.mark.parametrize("has_panels", [True, False])
-def test_an_export_has_no_more_variables_for_more_layers(has_panels, tmp_path):
+@pytest.mark.parametrize("has_packed_kernels", [True, False])
+def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp_path):
     """Loading goes over each variable in each function."""
     translator = make_translator()
     config, counts = translator.model.config, []
@@ -370,7 +376,7 @@ def test_an_export_has_no_more_variables_for_more_layers(has_panels, tmp_path):
             Translator(model, translator.tokenizer, extra_decode_length=5),
             tmp_path,
             check_texts=["A dog runs!", "one two"],
-            has_panels=has_panels,
+            has_packed_kernels=has_packed_kernels,
         )
         stored = tf.train.list_variables(str(version / "variables" / "variables"))
         counts.append(len([name for name, _ in stored if "weights" in name]))
@@ -378,17 +384,19 @@ def test_an_export_has_no_more_variables_for_more_layers(has_panels, tmp_path):
 
 
 @pytest.mark.parametrize("is_of_words", [True, False])
-def test_an_export_with_a_damaged_panel_is_refused(is_of_words, tmp_path, monkeypatch):
-    """One text alone is translated by other panels than several at once."""
+def test_an_export_with_a_damaged_kernel_is_refused(is_of_words, tmp_path, monkeypatch):
+    """One text alone is translated by other kernels than several at once."""
     translator = make_translator()
-    kept = translator.with_kept_weights()
-    shapes = [tuple(each.shape) for each in kept.kept_variables]
-    words = translator.model.output_embedding.panels().kernel.shape
+    kept = translator.with_prepared_weights()
+    shapes = [tuple(each.shape) for each in kept.prepared_variables]
+    words = packed_kernels.pack_transposed(
+        translator.model.output_embedding.embeddings
+    ).blocks.shape
     assert shapes.count(tuple(words)) == 1
-    for variable, shape in zip(kept.kept_variables, shapes, strict=True):
+    for variable, shape in zip(kept.prepared_variables, shapes, strict=True):
         if len(shape) > 2 and is_of_words == (shape == tuple(words)):
             variable.assign(-variable)
-    monkeypatch.setattr(translator, "with_kept_weights", lambda **_: kept)
+    monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: kept)
     texts = saved_model_lib.trial_texts(translator, 16)
     with pytest.raises(ValueError, match="texts otherwise than the model"):
         saved_model_lib.export(translator, tmp_path, check_texts=texts)

@@ -1,0 +1,288 @@
+"""One token of every hypothesis through the decoder, in the order of Figure 1.
+
+`layers/` is the paper: whole sentences, for training. A step of a search has one new
+position per hypothesis and wants other layouts: heads before positions, joined
+projections, packed kernels, one trace for all layers. So it is written here a second
+time, as a function of weights prepared for it and of the cache. Both compute the same
+logits for every option of `ModelConfig`: tests/inference/test_decoder_step.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.decoding.working_set import Past, trace_once
+from keras_transformer.inference import kv_cache, packed_kernels, shared_traces
+from keras_transformer.inference.kv_cache import CacheArea, LayerCache
+from keras_transformer.inference.packed_kernels import PackedKernel
+from keras_transformer.layers.attention import added_mask, scaled_dot_product_attention
+from keras_transformer.layers.layer_norm import layer_norm
+from keras_transformer.layers.linear import matmul_transpose_b, reshape
+from keras_transformer.layers.positional_encoding import sinusoidal_encoding
+
+# The packed pre-softmax kernel is used for at most this many rows. With 37,000 x 512
+# weights in float32, TensorFlow on two cores with AVX2 maps 4 rows so in 4.2 ms instead
+# of 6.5, 16 in 6.6 instead of 8.4; 128 would take 33 instead of 31.
+FEW_ROWS = 16
+
+Norm = tuple[tf.Tensor, tf.Tensor]  # gamma and beta, float32 [d_model]
+
+
+class LayerWeights(NamedTuple):
+    """The weights of one decoder layer, or of all with the layer as first axis."""
+
+    self_attention: list[PackedKernel]  # query, key and value
+    self_attention_output: PackedKernel
+    cross_attention: list[PackedKernel]  # query
+    cross_attention_output: PackedKernel
+    feed_forward: tuple[PackedKernel, PackedKernel]
+    norms: tuple[Norm, Norm, Norm]
+
+
+class StepWeights(NamedTuple):
+    """Everything that a step reads of a model."""
+
+    embeddings: tf.Tensor  # [vocab_size, d_model], of the target
+    positions: tf.Tensor | None  # [num_positions, d_model], where they are learned
+    layers: LayerWeights  # of all layers
+    final_norm: Norm | None  # of pre-norm models
+    output: tf.Tensor  # [vocab_size, d_model], the pre-softmax map
+    output_bias: tf.Tensor | None
+    packed_output: PackedKernel | None  # `output` once more, for few rows
+
+
+def decode_step(
+    config: ModelConfig,
+    weights: StepWeights,
+    tokens: tf.Tensor,
+    step: tf.Tensor,
+    past: Past,
+    source: dict[str, Any],
+    cache: list[LayerCache],
+) -> tuple[tf.Tensor, list[LayerCache]]:
+    """Decode one token of each hypothesis.
+
+    Slot k of the beam writes its keys and values at column `past.first_column + k` of
+    the cache, where they stay: a hypothesis finds its own past by `past.ancestry`. Not
+    for XLA, which cannot write a cache in place.
+
+    Args:
+        config: The model's.
+        weights: From `prepared_weights`.
+        tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
+        step: int32 scalar, from 0.
+        past: Which columns of the cache each hypothesis sees, and where to write.
+        source: From `full_pass.start`.
+        cache: From `kv_cache.empty`, then from the step before.
+
+    Returns:
+        Logits of the next token, float32 `[batch, beam, vocab_size]`, and the cache.
+    """
+    beam_size, num_columns = tokens.shape[1], tf.shape(past.ancestry)[2]
+    x = _embed(config, weights, tokens, step)  # [batch * beam, d_model]
+    past_mask = added_mask(_visible(config, past, step))
+    memory_mask = added_mask(source["mask"])
+    areas = kv_cache.areas(config, past.first_column, num_columns, beam_size, x.dtype)
+    layer_step = trace_once(functools.partial(_layer_step, config))
+    layers = shared_traces.unstacked(weights.layers, config.num_layers)
+    new_cache = []
+    for own_weights, memory, layer_cache in zip(
+        layers, source["memory"], cache, strict=True
+    ):
+        x, layer_cache = layer_step(
+            x,
+            own_weights,
+            beam_size,
+            areas,
+            layer_cache,
+            past_mask,
+            memory,
+            memory_mask,
+        )
+        new_cache.append(layer_cache)
+    if weights.final_norm is not None:
+        x = _normalize(config, x, weights.final_norm)
+    logits = _logits(weights, x)
+    return tf.reshape(logits, (-1, beam_size, logits.shape[-1])), new_cache
+
+
+def _embed(config, weights, tokens, step) -> tf.Tensor:
+    """Embed tokens with their position, §3.4 and §3.5: `[batch * beam, d_model]`."""
+    x = tf.gather(weights.embeddings, tf.reshape(tokens, [-1]))
+    x *= tf.cast(math.sqrt(config.d_model), x.dtype)
+    if weights.positions is not None:
+        position = tf.gather(weights.positions, step)
+    else:
+        position = sinusoidal_encoding(
+            step + config.first_position, config.d_model, config.position_layout
+        )
+    return x + tf.cast(position, x.dtype)
+
+
+def _visible(config, past, step) -> tf.Tensor:
+    """Return which columns hypotheses attend to, bool `[batch, beam, columns]`."""
+    if config.attention_window is None:
+        return past.ancestry
+    is_near = past.steps > step - config.attention_window
+    return past.ancestry & is_near[:, tf.newaxis]
+
+
+def _layer_step(
+    config: ModelConfig,
+    x: tf.Tensor,
+    weights: LayerWeights,
+    beam_size: int | tf.Tensor,
+    areas: tuple[CacheArea, CacheArea],
+    cache: LayerCache,
+    past_mask: tf.Tensor,
+    memory: LayerCache,
+    memory_mask: tf.Tensor,
+) -> tuple[tf.Tensor, LayerCache]:
+    """Take one token of each hypothesis through one layer, right half of Figure 1.
+
+    Args:
+        config: The model's.
+        x: float `[batch * beam, d_model]`.
+        weights: Of this layer.
+        beam_size: Hypotheses of each sentence.
+        areas: Where this step's keys and values go.
+        cache: Keys and values of the steps before.
+        past_mask: float32 `[batch, 1, beam, columns]`, from `added_mask`.
+        memory: Keys and values of the encoder's output.
+        memory_mask: float32 `[batch, 1, 1, source_length]`, from `added_mask`.
+
+    Returns:
+        float `[batch * beam, d_model]`, and the cache with this step in it.
+    """
+
+    def self_attention(x):
+        nonlocal cache
+        query, *new = _project(config, x, weights.self_attention, beam_size)
+        cache = tuple(map(kv_cache.write, cache, new, areas))
+        return _attend(config, query, *cache, past_mask, weights.self_attention_output)
+
+    def cross_attention(x):
+        (query,) = _project(config, x, weights.cross_attention, beam_size)
+        return _attend(
+            config, query, *memory, memory_mask, weights.cross_attention_output
+        )
+
+    def feed_forward(x):
+        hidden, output = weights.feed_forward
+        return packed_kernels.multiply(
+            tf.nn.relu(packed_kernels.multiply(x, hidden)), output
+        )
+
+    for sublayer, norm in zip(
+        (self_attention, cross_attention, feed_forward), weights.norms, strict=True
+    ):
+        x = _residual(config, x, sublayer, norm)
+    return x, cache
+
+
+def _residual(config, x, sublayer: Callable, norm: Norm) -> tf.Tensor:
+    """Apply the rule around a sub-layer, §3.1: `layers.residual` without dropout."""
+    if config.norm_placement == "pre":
+        return x + sublayer(_normalize(config, x, norm))
+    return _normalize(config, x + sublayer(x), norm)
+
+
+def _normalize(config, x, norm: Norm) -> tf.Tensor:
+    gamma, beta = (tf.cast(part, tf.float32) for part in norm)
+    normalized = layer_norm(
+        tf.cast(x, tf.float32), gamma, beta, config.layer_norm_epsilon
+    )
+    return tf.cast(normalized, x.dtype)
+
+
+def _project(
+    config: ModelConfig,
+    inputs: tf.Tensor,
+    kernels: list[PackedKernel],
+    beam_size: int | tf.Tensor,
+) -> list[tf.Tensor]:
+    """Project one token of each hypothesis and split the heads.
+
+    Args:
+        config: The model's.
+        inputs: float `[batch * beam, d_model]`.
+        kernels: Projections that are equally wide are joined in one kernel. Values, if
+            they are not as wide as queries and keys, come last.
+        beam_size: Hypotheses of each sentence.
+
+    Returns:
+        For each projection float `[batch, heads, beam, width]`.
+    """
+    projected = []
+    dims = (config.head_key_dim, config.head_value_dim)
+    for kernel, dim in zip(kernels, dims, strict=False):
+        product = packed_kernels.multiply_blocks(inputs, kernel)
+        width = product.shape[-1]
+        if kernel.bias is not None:
+            product = product + tf.reshape(kernel.bias, (-1, 1, width))
+        blocks_of_head = dim // width
+        count = kernel.blocks.shape[0] // (config.num_heads * blocks_of_head)
+        sizes = (count, config.num_heads, blocks_of_head, -1, beam_size, width)
+        split = packed_kernels.transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
+        heads = tf.reshape(split, (count, -1, config.num_heads, beam_size, dim))
+        projected += tf.unstack(heads, count)
+    return projected
+
+
+def _attend(
+    config: ModelConfig,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    attention_mask: tf.Tensor,
+    output: PackedKernel,
+) -> tf.Tensor:
+    """Attend to what the mask shows and join the heads, Eq. 1 and §3.2.2.
+
+    Args:
+        config: The model's.
+        query: float `[batch, heads, beam, key_dim]`.
+        key: float `[batch, heads, key_length, key_dim]`.
+        value: float `[batch, heads, key_length, value_dim]`.
+        attention_mask: From `added_mask`.
+        output: The projection of the joined heads.
+
+    Returns:
+        float `[batch * beam, d_model]`.
+    """
+    batch, _, beam_size, _ = query.shape
+    heads, _ = scaled_dot_product_attention(query, key, value, attention_mask)
+    joined = packed_kernels.transpose(heads, (0, 2, 1, 3))
+    # A number of rows that is known must stay known: a loop's shapes must not change.
+    num_rows = batch * beam_size if batch and beam_size else -1
+    joined = tf.reshape(joined, (num_rows, config.num_heads * config.head_value_dim))
+    return packed_kernels.multiply(joined, output)
+
+
+def _logits(weights: StepWeights, x: tf.Tensor) -> tf.Tensor:
+    """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, vocab_size]`."""
+    vocab_size = weights.output.shape[0]
+
+    def by_matrix():
+        # As a batch of one: on a CPU TensorFlow's plain product with a transposed
+        # matrix takes half as long again (128 rows, 37,000 words).
+        return matmul_transpose_b(x[tf.newaxis], weights.output)[0]
+
+    if weights.packed_output is None:
+        logits = by_matrix()
+    else:
+        logits = tf.cond(
+            tf.shape(x)[0] <= FEW_ROWS,
+            lambda: packed_kernels.multiply(x, weights.packed_output)[:, :vocab_size],
+            by_matrix,
+        )
+    logits = tf.cast(logits, tf.float32)
+    if weights.output_bias is None:
+        return logits
+    return logits + tf.cast(weights.output_bias, tf.float32)

@@ -1,0 +1,116 @@
+"""The cache of a search: keys and values of the steps before, written in place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_transformer.config import ModelConfig
+
+# Of one layer: keys float [batch, heads, columns, key_dim] and values
+# [batch, heads, columns, value_dim]. A column belongs to one slot of the beam at one
+# step.
+LayerCache = tuple[tf.Tensor, tf.Tensor]
+
+
+class CacheArea(NamedTuple):
+    """The columns that a step writes: the same in every layer.
+
+    Tensors, int32, so that a layer's step can be traced as a function of them. The
+    cache is written as a matrix, [batch * heads, columns * dim], of the widest elements
+    there are.
+    """
+
+    cache: tf.Tensor  # shape of the cache
+    matrix: tf.Tensor  # shape of the cache as a matrix
+    update: tf.Tensor  # shape of what is written, as a matrix
+    begin: tf.Tensor  # where that begins in the matrix
+    end: tf.Tensor  # where it ends
+
+
+def empty(
+    config: ModelConfig, batch_size: int | tf.Tensor, num_columns: int, dtype: str
+) -> list[LayerCache]:
+    """Make the cache of a search, filled with zeros.
+
+    Args:
+        config: The model's.
+        batch_size: Sentences.
+        num_columns: Columns to make room for: one of each slot of the beam a step.
+        dtype: The model's compute dtype.
+    """
+    rows = (batch_size, config.num_heads, num_columns)
+    widths = (config.head_key_dim, config.head_value_dim)
+    layer = tuple(tf.zeros((*rows, dim), dtype) for dim in widths)
+    return [layer for _ in range(config.num_layers)]
+
+
+def areas(
+    config: ModelConfig,
+    first_column: tf.Tensor,
+    num_columns: int | tf.Tensor,
+    beam_size: int | tf.Tensor,
+    dtype: tf.DType,
+) -> tuple[CacheArea, CacheArea]:
+    """Return where a step writes its keys, and where its values.
+
+    Args:
+        config: The model's.
+        first_column: int32 scalar.
+        num_columns: Columns of the cache.
+        beam_size: Columns to write.
+        dtype: Of the cache.
+    """
+
+    def area(dim):
+        _, parts = _element(dim, dtype)
+        words = dim // parts  # of a column
+        last = [] if parts == 1 else [parts]
+        begin = first_column * words
+        return CacheArea(
+            cache=tf.stack([-1, config.num_heads, num_columns, dim]),
+            matrix=tf.stack([-1, num_columns * words, *last]),
+            update=tf.stack([-1, beam_size * words, *last]),
+            begin=tf.stack([0, begin]),
+            end=tf.stack([0, begin + beam_size * words]),
+        )
+
+    return area(config.head_key_dim), area(config.head_value_dim)
+
+
+def write(cache: tf.Tensor, update: tf.Tensor, area: CacheArea) -> tf.Tensor:
+    """Return the cache with a step in it.
+
+    Args:
+        cache: float `[batch, heads, columns, dim]`.
+        update: float `[batch, heads, beam, dim]`.
+        area: From `areas`.
+    """
+    update = tf.cast(update, cache.dtype)
+    element, _ = _element(update.shape[3], cache.dtype)
+    is_viewed = element != cache.dtype
+    old, new = tf.reshape(cache, area.matrix), tf.reshape(update, area.update)
+    if is_viewed:
+        old, new = (tf.bitcast(part, element) for part in (old, new))
+    # The one operation of TensorFlow that writes in place; Keras's slice_update and
+    # tf.tensor_scatter_nd_update copy the cache at every step.
+    written = tf.raw_ops.TensorStridedSliceUpdate(
+        input=old,
+        begin=area.begin,
+        end=area.end,
+        strides=[1, 1],
+        value=new,
+        begin_mask=0b01,  # every row
+        end_mask=0b01,
+    )
+    if is_viewed:
+        written = tf.bitcast(written, cache.dtype)
+    return tf.reshape(written, area.cache)
+
+
+def _element(dim: int, dtype: tf.DType) -> tuple[tf.DType, int]:
+    """Return the dtype to write in, the widest that fits, and the numbers in one."""
+    widest, own = tf.complex128, tf.as_dtype(dtype)
+    parts = widest.size // own.size
+    return (widest, parts) if dim % parts == 0 else (own, 1)

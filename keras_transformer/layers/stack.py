@@ -1,0 +1,128 @@
+"""What encoder and decoder share: layers made from one configuration, stacked, §3.1."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+
+from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.layer_norm import LayerNormalization
+from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
+
+Tensor = Any
+
+
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer made of a whole `ModelConfig`.
+
+    Args:
+        config: The model's configuration, or its fields as a mapping.
+    """
+
+    def __init__(self, config: ModelConfig | dict, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(config, ModelConfig):
+            config = from_dict(ModelConfig, config)
+        self.config = config
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """The N layers of a stack, first to last."""
+        return [getattr(self, f"layer_{n}") for n in range(self.config.num_layers)]
+
+    def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
+        """Make the N layers of a stack.
+
+        Each is an attribute: of layers in a list, Keras 3.15 tells
+        `tf.train.Checkpoint` nothing.
+        """
+        for number in range(self.config.num_layers):
+            name = f"layer_{number}"
+            layer = layer_class(self.config, dtype=self.dtype_policy, name=name)
+            layer.build()
+            setattr(self, name, layer)
+
+    def attention(self, name: str) -> MultiHeadAttention:
+        """Make a multi-head attention of the config's sizes."""
+        config = self.config
+        layer = MultiHeadAttention(
+            config.d_model,
+            config.num_heads,
+            config.head_key_dim,
+            config.head_value_dim,
+            use_bias=config.attention_bias,
+            dropout_rate=config.attention_dropout_rate,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def own_attention(self, name: str, causal: bool) -> MultiHeadAttention:
+        """Make a self-attention: restricted if the config has a window."""
+        config = self.config
+        if config.attention_window is None:
+            return self.attention(name)
+        layer = RestrictedSelfAttention(
+            config.d_model,
+            config.num_heads,
+            config.head_key_dim,
+            config.head_value_dim,
+            use_bias=config.attention_bias,
+            dropout_rate=config.attention_dropout_rate,
+            window=config.attention_window,
+            causal=causal,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def feed_forward(self, name: str) -> FeedForward:
+        """Make a feed-forward network of the config's sizes."""
+        config = self.config
+        layer = FeedForward(
+            config.d_model,
+            config.d_ff,
+            config.ffn_dropout_rate,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def residual(self, name: str) -> Residual:
+        """Make the rule around a sub-layer."""
+        config = self.config
+        layer = Residual(
+            config.norm_placement,
+            config.dropout_rate,
+            config.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        return self._built(layer)
+
+    def normed(self, outputs: Tensor, training: bool | None = None) -> Tensor:
+        """Return a stack's outputs through its final norm, where it has one."""
+        if self.norm is None:
+            return outputs
+        return self.norm(outputs, training=training)
+
+    def final_norm(self) -> keras.layers.Layer | None:
+        """Make the norm after a pre-norm stack; a post-norm stack ends in one."""
+        if self.config.norm_placement == "post":
+            return None
+        layer = LayerNormalization(
+            self.config.layer_norm_epsilon, dtype=self.dtype_policy, name="final_norm"
+        )
+        return self._built(layer)
+
+    def _built(self, layer: keras.layers.Layer) -> Any:
+        layer.build((None, None, self.config.d_model))
+        return layer
