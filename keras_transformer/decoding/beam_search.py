@@ -1,9 +1,9 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-A step: `with_own_slots` -> the model's step -> `only_allowed` -> `forced_tokens` ->
-`pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
-A rung of steps: `rows_of` -> the steps -> `put_back` -> `next_working_set`. When all
-sentences are done, `rank`.
+`take_step`: the model's step -> `only_allowed` -> `forced_tokens` -> `pick_candidates`
+-> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`. `search_straight`
+takes all steps in one loop; `search_compacting` takes blocks of them, each `rows_of` ->
+the steps -> `put_back` -> `next_working_set`. When all sentences are done, `rank`.
 
 The rules are those of the paper's own decoder (tensor2tensor v1), with the length
 penalty of Wu et al. 2016:
@@ -26,6 +26,8 @@ finds its own through `Past`.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -48,6 +50,7 @@ from keras_transformer.decoding.scoring import (
 )
 from keras_transformer.decoding.working_set import (
     Past,
+    WorkingSet,
     first_working_set,
     next_working_set,
     shape_invariants,
@@ -62,7 +65,7 @@ StepFunction = Callable[[tf.Tensor, tf.Tensor, Past, Any, Any], tuple[tf.Tensor,
 # -> bool [batch, beam, vocab]
 AllowedTokens = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 
-# Of the sentences that are searched on: so many done are worth the copy without them.
+# Compact the batch once this share of its sentences is done.
 _LEAVING_SHARE = 0.25
 
 
@@ -129,6 +132,36 @@ class Sentence(NamedTuple):
     limits: tf.Tensor  # int32 [batch]: tokens of an output at most
     forced_prefix: tf.Tensor  # int32 [batch, prefix_length], then pad_id
     source: Any  # a nest of tensors [batch, ...]: the model's own
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What stays the same from the first step of a search to the last.
+
+    Each is explained in `beam_search`.
+    """
+
+    step_fn: StepFunction
+    config: DecodingConfig
+    max_steps: int | tf.Tensor
+    bos_id: int
+    eos_id: int
+    pad_id: int
+    # Hypotheses that must be certain for a sentence to stop early; None: it does not.
+    num_certain: int | tf.Tensor | None
+    allowed_tokens: AllowedTokens | None
+    steps_at_once: int | None
+    window: int | None
+
+    def steps_of_block(self, step: int | tf.Tensor) -> tf.Tensor:
+        """Return how many steps, at most, the block that begins with `step` takes."""
+        return tf.minimum(self.steps_at_once, self.max_steps - step)
+
+    def is_time_to_stop(self, is_done: tf.Tensor) -> tf.Tensor:
+        """Return whether all are done, or enough of them to compact without them."""
+        if self.steps_at_once is None:
+            return tf.reduce_all(is_done)
+        return tf.reduce_mean(tf.cast(is_done, tf.float32)) >= _LEAVING_SHARE
 
 
 def beam_search(
@@ -209,95 +242,138 @@ def beam_search(
     )
     limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)  # [batch]
     batch = limits.shape[0] if limits.shape[0] is not None else tf.shape(limits)[0]
-    prefix = checked_prefix(forced_prefix, max_lengths)
-    alpha = config.length_penalty_alpha
-
-    def rung_of(step):
-        """How many steps the rung takes, at most, that begins with this one."""
-        if steps_at_once is None:
-            return max_steps
-        return tf.minimum(steps_at_once, max_steps - step)
-
-    def is_over(is_done):
-        """Whether it is time to stop: all are done, or enough that can leave."""
-        if steps_at_once is None:
-            return tf.reduce_all(is_done)
-        return tf.reduce_mean(tf.cast(is_done, tf.float32)) >= _LEAVING_SHARE
-
-    def take_steps(step, end, search, work):
-        """Search until step `end`, or until it `is_over`."""
-        sentence, first_step = work.sentences, step
-        first_new_column = tf.shape(work.steps)[1] - (end - step) * config.beam_size
-
-        def has_work(step, search, ancestry, cache):
-            del ancestry, cache
-            return (step < end) & ~is_over(search.is_done)
-
-        def take_step(step, search, ancestry, cache):
-            first_column = first_new_column + (step - first_step) * config.beam_size
-            past = Past(
-                with_own_slots(ancestry, first_column), work.steps, first_column
-            )
-            answer = step_fn(search.last_tokens, step, past, sentence.source, cache)
-            logits, cache = checked_answer(answer, cache, config.beam_size, eos_id)
-            choices = only_allowed(
-                allowed_tokens, search, logits, step, sentence.source
-            )
-            forced = forced_tokens(step, sentence, config, eos_id, pad_id)
-            candidates = pick_candidates(
-                search, logits, choices, step, forced, config, eos_id
-            )
-            moved, ancestry = keep_alive(search, candidates, past.ancestry)
-            moved = keep_finished(moved, candidates, alpha)
-            moved = mark_done(
-                moved, sentence.limits, alpha, num_best if stop_early else None
-            )
-            return step + 1, freeze_done(search, moved), ancestry, cache
-
-        step, search, ancestry, cache = tf.while_loop(
-            has_work, take_step, (step, search, work.ancestry, work.cache)
-        )
-        return step, search, work._replace(ancestry=ancestry, cache=cache)
-
-    def has_rung(step, search, work):
-        del work
-        return (step < max_steps) & ~tf.reduce_all(search.is_done)
-
-    def take_rung(step, search, work):
-        found = rows_of(search, work.rows)
-        step, found, work = take_steps(step, step + rung_of(step), found, work)
-        search = put_back(search, work.rows, found)
-        work = next_working_set(work, search.is_done, step, rung_of(step), window)
-        return step, search, work
-
-    search = start(batch, limits, max_steps, config.beam_size, bos_id, pad_id)
-    sentence = Sentence(limits, prefix, source)
-    work = first_working_set(batch, config.beam_size, sentence, cache)
-    work = with_room(work, 0, rung_of(0))
+    settings = Settings(
+        step_fn=step_fn,
+        config=config,
+        max_steps=max_steps,
+        bos_id=bos_id,
+        eos_id=eos_id,
+        pad_id=pad_id,
+        num_certain=num_best if stop_early else None,
+        allowed_tokens=allowed_tokens,
+        steps_at_once=steps_at_once,
+        window=window,
+    )
+    search = start(settings, batch, limits)
+    sentences = Sentence(limits, checked_prefix(forced_prefix, max_lengths), source)
+    work = first_working_set(batch, config.beam_size, sentences, cache)
     if steps_at_once is None:
-        _, search, _ = take_steps(0, max_steps, search, work)
+        search = search_straight(settings, search, work)
     else:
-        shapes = tf.nest.map_structure(lambda values: values.shape, search)
-        _, search, _ = tf.while_loop(
-            has_rung,
-            take_rung,
-            (0, search, work),
-            (tf.TensorShape([]), shapes, shape_invariants(work)),
-        )
-    return rank(search, limits, alpha, pad_id)
+        search = search_compacting(settings, search, work)
+    return rank(settings, search, limits)
 
 
-def start(
-    batch: int | tf.Tensor,
-    limits: tf.Tensor,
-    max_steps: int | tf.Tensor,
-    beam_size: int,
-    bos_id: int,
-    pad_id: int,
+def search_straight(
+    settings: Settings, search: SearchState, work: WorkingSet
 ) -> SearchState:
+    """Search the whole batch, with room for all steps from the first."""
+    work = with_room(work, 0, settings.max_steps)
+    _, search, _ = take_steps(settings, 0, settings.max_steps, search, work)
+    return search
+
+
+def search_compacting(
+    settings: Settings, search: SearchState, work: WorkingSet
+) -> SearchState:
+    """Search in blocks of steps; between two, what nobody needs any more leaves."""
+    work = with_room(work, 0, settings.steps_of_block(0))
+    shapes = tf.nest.map_structure(lambda values: values.shape, search)
+    _, search, _ = tf.while_loop(
+        functools.partial(has_block, settings),
+        functools.partial(take_block, settings),
+        (0, search, work),
+        (tf.TensorShape([]), shapes, shape_invariants(work)),
+    )
+    return search
+
+
+def has_block(
+    settings: Settings, step: tf.Tensor, search: SearchState, work: WorkingSet
+) -> tf.Tensor:
+    """Return whether there is a sentence, and a step, left to search."""
+    del work
+    return (step < settings.max_steps) & ~tf.reduce_all(search.is_done)
+
+
+def take_block(
+    settings: Settings, step: tf.Tensor, search: SearchState, work: WorkingSet
+) -> tuple[tf.Tensor, SearchState, WorkingSet]:
+    """Search the working sentences for a block of steps, then compact."""
+    found = rows_of(search, work.rows)
+    end = step + settings.steps_of_block(step)
+    step, found, work = take_steps(settings, step, end, found, work)
+    search = put_back(search, work.rows, found)
+    work = next_working_set(
+        work, search.is_done, step, settings.steps_of_block(step), settings.window
+    )
+    return step, search, work
+
+
+def take_steps(
+    settings: Settings,
+    step: int | tf.Tensor,
+    end: int | tf.Tensor,
+    search: SearchState,
+    work: WorkingSet,
+) -> tuple[tf.Tensor, SearchState, WorkingSet]:
+    """Search until step `end`, or until enough sentences are done to stop before."""
+
+    def has_step(step, search, ancestry, cache):
+        del ancestry, cache
+        return (step < end) & ~settings.is_time_to_stop(search.is_done)
+
+    def next_step(step, search, ancestry, cache):
+        # The room at the end of the cache is for the steps from here to `end`.
+        room = (end - step) * settings.config.beam_size
+        first_column = tf.shape(work.steps)[1] - room
+        past = Past(with_own_slots(ancestry, first_column), work.steps, first_column)
+        after, ancestry, cache = take_step(
+            settings, step, search, past, work.sentences, cache
+        )
+        return step + 1, after, ancestry, cache
+
+    step, search, ancestry, cache = tf.while_loop(
+        has_step, next_step, (step, search, work.ancestry, work.cache)
+    )
+    return step, search, work._replace(ancestry=ancestry, cache=cache)
+
+
+def take_step(
+    settings: Settings,
+    step: tf.Tensor,
+    search: SearchState,
+    past: Past,
+    sentences: Sentence,
+    cache: Any,
+) -> tuple[SearchState, tf.Tensor, Any]:
+    """Continue every hypothesis by one token.
+
+    Returns:
+        The state after the step; the ancestry, bool `[batch, beam, columns]`, of the
+        hypotheses that are alive then; and the cache.
+    """
+    alpha = settings.config.length_penalty_alpha
+    answer = settings.step_fn(search.last_tokens, step, past, sentences.source, cache)
+    logits, cache = checked_answer(
+        answer, cache, settings.config.beam_size, settings.eos_id
+    )
+    choices = only_allowed(
+        settings.allowed_tokens, search, logits, step, sentences.source
+    )
+    forced = forced_tokens(settings, step, sentences)
+    candidates = pick_candidates(settings, search, logits, choices, step, forced)
+    after, ancestry = keep_alive(search, candidates, past.ancestry)
+    after = keep_finished(after, candidates, alpha)
+    after = mark_done(after, sentences.limits, alpha, settings.num_certain)
+    return freeze_done(search, after), ancestry, cache
+
+
+def start(settings: Settings, batch: int | tf.Tensor, limits: tf.Tensor) -> SearchState:
     """Return the state before the first step: one empty hypothesis, in slot 0."""
+    beam_size = settings.config.beam_size
     slots = [batch, beam_size]
-    no_tokens = tf.fill([*slots, max_steps], pad_id)
+    no_tokens = tf.fill([*slots, settings.max_steps], settings.pad_id)
     nobody = tf.fill(slots, NEGATIVE_INFINITY)
     # One slot only: beams that start equal would stay equal.
     is_alive = (tf.range(beam_size) == 0) & (limits > 0)[:, tf.newaxis]
@@ -305,7 +381,7 @@ def start(
         alive_tokens=no_tokens,
         alive_log_probs=tf.where(is_alive, 0.0, NEGATIVE_INFINITY),
         alive_lengths=tf.zeros([batch], tf.int32),
-        last_tokens=tf.fill(slots, bos_id),
+        last_tokens=tf.fill(slots, settings.bos_id),
         finished_tokens=no_tokens,
         finished_log_probs=nobody,
         finished_lengths=tf.zeros(slots, tf.int32),
@@ -349,19 +425,20 @@ def only_allowed(
 
 
 def forced_tokens(
-    step: tf.Tensor, sentence: Sentence, config: DecodingConfig, eos_id: int, pad_id
+    settings: Settings, step: tf.Tensor, sentences: Sentence
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
     """Return for whom this step has but one token, bool `[batch]`, and which.
 
     It is the next of the prefix or, with `force_eos`, EOS at the length limit.
     """
-    limits, prefix, _ = sentence
+    limits, prefix, _ = sentences
+    force_eos, pad_id = settings.config.force_eos, settings.pad_id
     has_prefix = prefix.shape[1] != 0
-    if not (has_prefix or config.force_eos):
+    if not (has_prefix or force_eos):
         return None
     tokens = tf.fill(tf.shape(limits), pad_id)
-    if config.force_eos:
-        tokens = tf.where(limits == step + 1, eos_id, tokens)
+    if force_eos:
+        tokens = tf.where(limits == step + 1, settings.eos_id, tokens)
     if has_prefix:
         after_end = tf.fill([tf.shape(limits)[0], 1], pad_id)
         padded = tf.concat([prefix, after_end], axis=1)
@@ -371,20 +448,20 @@ def forced_tokens(
 
 
 def pick_candidates(
+    settings: Settings,
     search: SearchState,
     logits: tf.Tensor,
     choices: tf.Tensor,
     step: tf.Tensor,
     forced: tuple[tf.Tensor, tf.Tensor] | None,
-    config: DecodingConfig,
-    eos_id: int,
 ) -> Candidates:
     """Return the best continuations over all alive hypotheses of each sentence.
 
     They are picked by `choices`, and count with their probability by `logits`.
     """
+    beam_size = settings.config.beam_size
     # Greedy search takes the best token even where the next best one is EOS.
-    num_wanted = 2 * config.beam_size if config.beam_size > 1 else 1
+    num_wanted = 2 * beam_size if beam_size > 1 else 1
     # A slot can fill all of them, or as many as it has tokens.
     count = min(num_wanted, logits.shape[-1])
     token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
@@ -399,7 +476,7 @@ def pick_candidates(
     )
 
     log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
-    num_candidates = min(num_wanted, config.beam_size * count)
+    num_candidates = min(num_wanted, beam_size * count)
     log_probs, picked = tf.math.top_k(log_probs, num_candidates)  # -> [batch, C]
     parents, last_tokens = picked // count, _take(tokens, picked)
     is_now = tf.range(tf.shape(search.alive_tokens)[2]) == step
@@ -410,7 +487,7 @@ def pick_candidates(
         tokens=tf.where(is_now, last_tokens[:, :, tf.newaxis], past),
         lengths=tf.fill(tf.shape(parents), step + 1),
         log_probs=log_probs,
-        is_ending=last_tokens == eos_id,
+        is_ending=last_tokens == settings.eos_id,
     )
 
 
@@ -495,9 +572,10 @@ def freeze_done(before: SearchState, after: SearchState) -> SearchState:
 
 
 def rank(
-    search: SearchState, limits: tf.Tensor, alpha: float, pad_id: int
+    settings: Settings, search: SearchState, limits: tf.Tensor
 ) -> BeamSearchResult:
     """Return the finished, then in empty slots those that are open at the limit."""
+    alpha = settings.config.length_penalty_alpha
     limits = tf.broadcast_to(limits[:, tf.newaxis], tf.shape(search.last_tokens))
     is_at_limit = search.alive_lengths[:, tf.newaxis] >= limits
     # Elsewhere the alive were cut short by an early stop: they are no results.
@@ -517,7 +595,7 @@ def rank(
     tokens = merged(search.finished_tokens, search.alive_tokens)
     lengths = merged(search.finished_lengths, limits)
     return BeamSearchResult(
-        tokens=tf.where(is_real[:, :, tf.newaxis], tokens, pad_id),
+        tokens=tf.where(is_real[:, :, tf.newaxis], tokens, settings.pad_id),
         lengths=tf.where(is_real, lengths, 0),
         log_probs=merged(search.finished_log_probs, open_log_probs),
         scores=merged(search.finished_scores, open_scores),

@@ -109,8 +109,8 @@ def test_ancestry_passed_to_the_step_is_the_path_of_the_returned_tokens():
         assert tokens[:4] in pasts
 
 
-def test_a_search_in_rungs_is_the_same_and_works_on_less():
-    """Between rungs, sentences leave that are done, and columns that nobody reads."""
+def test_a_search_in_blocks_is_the_same_and_works_on_less():
+    """Between blocks, sentences leave that are done, and columns that nobody reads."""
     model = random_model(29, batch=7, vocab_size=4, max_steps=6, scale=2.0)
     limits, arguments = [6, 2, 0, 4, 6, 1, 6], {"beam_size": 3, "num_best": 2}
     expected = search(model, limits, **arguments)
