@@ -81,9 +81,10 @@ test: install ## run the tests, but for those of minutes
 testlong: install ## run the tests of minutes: several workers, each a process
 	$(BIN)/python -m pytest -m long
 
-lint: install ## check style and form, change nothing
+lint: install ## check style, form and who imports whom; change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 format: install ## bring the code into form
 	$(BIN)/ruff check --fix .

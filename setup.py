@@ -52,7 +52,7 @@ EXTRAS_REQUIRE = {
     "serving": SERVING,
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
-    "dev": [*TEST, "build>=1.2,<2", "ruff>=0.17,<0.18"],
+    "dev": [*TEST, "build>=1.2,<2", "import-linter>=2,<3", "ruff>=0.17,<0.18"],
 }
 
 PROGRAMS = {

@@ -78,7 +78,10 @@ def main() -> dict:
             parse_files.leave_out_too_long(sentences, parser)
             parse = parse_files.with_parser(parser, _BATCH_SIZE.value)
         else:
-            parse = parse_files.with_export(_SAVED_MODEL.value, _BATCH_SIZE.value)
+            from keras_transformer.serving import saved_model
+
+            parse_batch = saved_model.load_parser(_SAVED_MODEL.value)
+            parse = parse_files.with_export(parse_batch, _BATCH_SIZE.value)
         parses = parse_files.parse_and_write(
             sentences, parse, _OUTPUT.value, _DRAW.value
         )

@@ -71,6 +71,7 @@ def main() -> dict:
             str(output / row),
             run_options(scaled[row].training.train_steps),
             {"precision": device_flags.PRECISION.value, "seed": _SEED.value},
+            prepare=startup.import_tensorflow,
         )
         compared = write_report(
             output / f"table{_TABLE.value}.md",

@@ -199,3 +199,17 @@ def parser_export_summary(program_of, parser_dir, tmp_path_factory):
 def parser_export(parser_export_summary) -> pathlib.Path:
     """A parser, exported with beam 3."""
     return parser_export_summary[0] / "1"
+
+
+@pytest.fixture(scope="session")
+def treebank(shared_data) -> dict[str, list]:
+    """Cleaned trees of the Penn Treebank's sample; skips where they are absent."""
+    from keras_transformer.treebank import trees
+
+    folder = shared_data / "treebank"
+    if not folder.is_dir():
+        pytest.skip(f"no treebank: {folder} is absent")
+    return {
+        name: [trees.clean(tree) for tree in trees.read_trees(folder / file).trees]
+        for name, file in (("train", "train.mrg"), ("dev", "dev.mrg"))
+    }

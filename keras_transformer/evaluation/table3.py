@@ -17,7 +17,6 @@ from typing import Any
 from absl import logging
 
 from keras_transformer import atomic_files, presets
-from keras_transformer.cli import startup
 from keras_transformer.config import check_choice
 from keras_transformer.model import cost
 
@@ -161,7 +160,6 @@ def run_row(
         ValueError: If `row_dir` holds a row of other settings.
         FileNotFoundError: If `data_dir` is no prepared corpus.
     """
-    startup.import_tensorflow()  # a process of its own
     from keras_transformer import data, evaluation, text_files
     from keras_transformer.evaluation import translations
     from keras_transformer.training import run as training_run
@@ -213,17 +211,24 @@ def run_row(
     return result
 
 
-def in_own_process(function: Callable, *arguments: Any) -> Any:
+def in_own_process(
+    function: Callable, *arguments: Any, prepare: Callable[[], None] | None = None
+) -> Any:
     """Call a function in a fresh process, which ends when this one does.
 
     TensorFlow keeps devices and memory of a run for the life of the process.
+
+    Args:
+        function: A function of a module.
+        *arguments: What it takes.
+        prepare: Called first there, such as what imports TensorFlow quietly.
 
     Raises:
         ChildProcessError: If the process was killed.
         Exception: What the function raises.
     """
     pool = ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), initializer=_end_with_parent
+        1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare,)
     )
     with pool:
         try:
@@ -312,6 +317,12 @@ class _Clock:
         seconds = self._before + time.perf_counter() - self._began
         atomic_files.atomic_write(self._path, f"{seconds}\n")
         return seconds
+
+
+def _begin(prepare: Callable[[], None] | None) -> None:
+    _end_with_parent()
+    if prepare is not None:
+        prepare()
 
 
 def _end_with_parent() -> None:

@@ -53,7 +53,7 @@ def parameters_of(path: str | os.PathLike | None) -> EvalbParameters:
 
 
 def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
-    """Read the gold trees of a split that `tree_preparation.prepare` made.
+    """Read the gold trees of a split that `preparation.prepare` made.
 
     Raises:
         FileNotFoundError: If there is no corpus, or no such split in it.

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from keras_transformer import atomic_files, text_files
 from keras_transformer.parsing.parser import (
@@ -15,7 +16,6 @@ from keras_transformer.parsing.parser import (
     ParseText,
     parse_in_batches,
 )
-from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.treebank import drawing, trees, words
 
 # Takes sentences and returns the parse of each, in order.
@@ -115,14 +115,18 @@ def with_parser(parser: Parser, batch_size: int | None = None) -> Parse:
     return parse
 
 
-def with_export(saved_model: str | os.PathLike, batch_size: int | None = None) -> Parse:
+def with_export(
+    parse_batch: Callable[[Any], dict[str, Any]], batch_size: int | None = None
+) -> Parse:
     """Return what parses with an exported model, as `with_parser`.
 
     An answer that is no tree, which an export's constraint excludes for a sound model,
     is "".
-    """
 
-    parse_batch = saved_model_lib.load_parser(saved_model)
+    Args:
+        parse_batch: From `serving.saved_model.load_parser`.
+        batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
+    """
     return lambda sentences: parse_in_batches(
         sentences, batch_size or BATCH_SIZE, parse_batch
     )

@@ -31,7 +31,7 @@ def line_of(ended):
 
 
 def test_a_training_step_is_timed_and_counted(repository):
-    """Products of a pair in GFLOP are counted by `training_cost`, here by hand.
+    """Products of a pair in GFLOP are counted by `model.cost`, here by hand.
 
     A token: projections 2 * 4 * 36 = 288, FFN 2 * 2 * 42 = 168, with each key 24.
     Encoder 5 * (456 + 5 * 24) = 2880; decoder 7 * (288 + 7 * 24) = 3192, across

@@ -15,6 +15,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from keras_transformer import presets
+from keras_transformer.cli import startup
 from keras_transformer.evaluation import table3, table3_report
 from keras_transformer.evaluation.table3 import RowResult
 from tests.small_corpus import write_corpus
@@ -269,9 +270,12 @@ def test_the_program_runs_the_rows_in_order_and_reports(
         spec.loader.exec_module(program)
         calls = []
 
-        def run(function, row, preset, data_dir, row_dir, options, resolve_options):
+        def run(
+            function, row, preset, data_dir, row_dir, options, resolve_options, prepare
+        ):
             calls.append((row, preset.training.train_steps, options, resolve_options))
             assert function is table3.run_row
+            assert prepare is startup.import_tensorflow
             pathlib.Path(row_dir).mkdir(parents=True)
             text = pathlib.Path(data_dir, "valid.target").read_text()
             pathlib.Path(row_dir, "valid.hypothesis").write_text(text)

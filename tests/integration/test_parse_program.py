@@ -142,7 +142,7 @@ def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
 def test_what_an_export_reads_in_part_is_bad_too(tmp_path, parser_export):
     path = tmp_path / "text"
     path.write_text(f"the fox\n{LONG}\n")
-    parse = parse_files.with_export(parser_export)
+    parse = parse_files.with_export(saved_model.load_parser(parser_export))
     with pytest.raises(ValueError, match="line 2, is longer than the model reads"):
         parse_files.parse_sentences(parse_files.read_sentences(path), parse)
     sentences = parse_files.read_sentences(path, skip_bad=True)

@@ -272,7 +272,7 @@ def test_a_packed_run_says_its_shape_and_its_pairs_a_row(corpus, whole):
     _, summary, lines = whole
     assert plan.batches_per_epoch < 6
     assert (
-        f"60 pairs in {plan.batches_per_epoch} batches of 1 shapes, "
+        f"60 pairs in {plan.batches_per_epoch} batches of 1 shape, "
         f"{100 * plan.padding_rate:.1f} % padding, {plan.pairs_per_row:.1f} pairs a row"
     ) in lines[0]
     [(rows, source_length, target_length)] = plan.shapes
