@@ -25,7 +25,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files
-from keras_transformer.cli import programs
+from keras_transformer.cli import programs, startup
 from keras_transformer.serving import client
 
 _SERVER = flags.DEFINE_string(
@@ -80,6 +80,8 @@ def main() -> dict:
         concurrency=_CONCURRENCY.value,
     )
     inputs = read_inputs()
+    if _PROTOCOL.value == "grpc":  # whose messages are TensorFlow's
+        startup.import_tensorflow()
     answers, num_cut = client.ask(config, inputs), 0
     with text_files.line_writer(_OUTPUT.value) as write, contextlib.closing(answers):
         try:
