@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 # What lies in a checkout and is not part of it (.gitignore).
-LEFTOVERS = (".git", ".venv*", "runs", "build", "dist", "*.egg-info", "__pycache__")
+LEFTOVERS = (".git", ".venv*", "build", "dist", "*.egg-info", "__pycache__")
 LEFTOVERS += (".pytest_cache", ".ruff_cache", ".hypothesis")
 
 # As in `make quickstart`, which has 1,178,624 parameters.
