@@ -276,8 +276,8 @@ def test_a_packed_run_says_its_shape_and_its_pairs_a_row(corpus, whole):
         f"{100 * plan.padding_rate:.1f} % padding, {plan.pairs_per_row:.1f} pairs a row"
     ) in lines[0]
     [(rows, source_length, target_length)] = plan.shapes
-    shape = f"{rows} rows of {source_length} + {target_length} tokens"
-    assert any(shape in line for line in lines)
+    assert lines[1] == "tracing the training step"
+    assert f"{rows} rows of {source_length} + {target_length} tokens" in lines[2]
     assert (summary["steps"], summary["num_shapes"]) == (6, 1)
 
 
