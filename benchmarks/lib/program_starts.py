@@ -19,7 +19,7 @@ from keras_transformer.presets import Preset
 # What can be timed: bin/translate.py with each of its two kinds of model; training.
 TIMED = ("model_dir", "saved_model", "train")
 
-_REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 _CORPUS_VOCAB_SIZE = 2000  # as in `make quickstart`
 # Lines of a failed program's standard error that its message shows.
 _SHOWN_LINES = 5
