@@ -1,4 +1,4 @@
-"""What a model attends to while it reads and writes one pair of sentences."""
+"""Recording the attention weights of a model for one sentence pair."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class AttentionRecord:
-    """The attention weights of every layer and head for one pair.
+    """The attention weights of every layer and head for one sentence pair.
 
-    A query is where the model looks from, a key what it looks at. In the decoder's
-    self-attention both are the tokens the decoder read, BOS first; in encoder-decoder
-    attention the query is the token that was written.
+    In decoder self-attention, queries and keys are the tokens that the decoder read,
+    BOS first. In encoder-decoder attention, the query is the token being written.
     """
 
-    # What was read.
     source_text: str
     # Vocabulary entries, EOS last. "▁" stands for the space before a piece.
     source_pieces: tuple[str, ...]
     target_pieces: tuple[str, ...]
-    # What the decoder starts with.
+    # The first input of the decoder.
     bos_piece: str
-    # By kind: float32 `[layer, head, query, key]`, each query's weights adding up to 1.
+    # By kind: float32 `[layer, head, query, key]`; each query's weights sum to 1.
     weights: dict[str, np.ndarray]
 
     def queries(self, kind: str) -> tuple[str, ...]:
-        """Return the pieces that look, in order."""
+        """Return the query pieces (the rows of the weights), in order."""
         return {
             "encoder": self.source_pieces,
             "decoder": self._read,
@@ -46,17 +44,17 @@ class AttentionRecord:
         }[kind]
 
     def keys(self, kind: str) -> tuple[str, ...]:
-        """Return the pieces that are looked at, in order."""
+        """Return the key pieces (the columns of the weights), in order."""
         return self._read if kind == "decoder" else self.source_pieces
 
     @property
     def num_layers(self) -> int:
-        """Layers of the encoder, and of the decoder."""
+        """Number of layers of the encoder; the decoder has as many."""
         return len(self.weights["encoder"])
 
     @property
     def num_heads(self) -> int:
-        """Heads of every layer."""
+        """Number of heads in every layer."""
         return self.weights["encoder"].shape[1]
 
     @property
@@ -67,16 +65,16 @@ class AttentionRecord:
 def record_attention(
     translator: Translator, source_text: str, target_text: str | None = None
 ) -> AttentionRecord:
-    """Run a pair through the model and keep every attention weight.
+    """Run a sentence pair through the model and record every attention weight.
 
     Args:
         translator: Model and tokenizer.
-        source_text: What is read.
-        target_text: What is written; None: the model's own translation.
+        source_text: The source sentence.
+        target_text: The target sentence; None: the model's own translation.
 
     Raises:
-        ValueError: If a text has no words, or the source more tokens than the model
-            takes.
+        ValueError: If a text has no words, or the source exceeds the model's input
+            limit.
     """
     source = _tokens(translator, "source_text", source_text)
     limit = translator.decoding.max_input_length
@@ -109,25 +107,25 @@ def record_attention(
 def check_layer_and_heads(
     record: AttentionRecord, kind: str, layer: int, heads: list[int]
 ) -> None:
-    """Raise unless the record has that attention.
+    """Raise unless the record has this layer and these heads.
 
     Args:
         record: The record.
         kind: "encoder", "decoder" or "cross".
-        layer: From 1.
-        heads: From 1.
+        layer: Layer number, from 1.
+        heads: Head numbers, from 1.
 
     Raises:
-        ValueError: If it has not; the message says what there is.
+        ValueError: If the kind, the layer or a head does not exist.
     """
     check_choice("attention", kind, tuple(KINDS))
-    for name, number, most in (
+    for name, number, maximum in (
         ("layer", layer, record.num_layers),
         *(("head", head, record.num_heads) for head in heads),
     ):
-        if not 1 <= number <= most:
+        if not 1 <= number <= maximum:
             raise ValueError(
-                f"`{name}` must be from 1 to {most}: the model has as many. "
+                f"`{name}` must be from 1 to {maximum}, the number that the model has. "
                 f"Received: {name}={number}."
             )
     if not heads:
@@ -146,7 +144,7 @@ def _translated(translator, source) -> list[int]:
     """Return the ids of the best hypothesis, EOS last."""
     config = translator.model.config
     best = translator.search(tf.constant([source], tf.int32)).tokens[0, 0].numpy()
-    # One that was cut at the output limit has no EOS of its own.
+    # A hypothesis cut at the output limit has no EOS of its own.
     written = best[(best != config.pad_id) & (best != config.eos_id)]
     return [*written.tolist(), config.eos_id]
 

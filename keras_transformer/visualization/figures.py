@@ -1,4 +1,4 @@
-"""Matplotlib figures as files."""
+"""Saving Matplotlib figures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from keras_transformer import atomic_files
 
 
 def save_png(figure: Figure, path: str | os.PathLike, dpi: int = 120) -> None:
-    """Write a figure as PNG, aside and renamed.
+    """Save a figure as PNG, atomically (temporary file, then rename).
 
     Args:
-        figure: What to write.
-        path: The file; its folder is made if it is absent.
+        figure: The figure.
+        path: The file to write; its folder is created if absent.
         dpi: Dots per inch.
     """
     content = io.BytesIO()

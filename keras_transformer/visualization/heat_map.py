@@ -1,4 +1,4 @@
-"""Attention weights as heat maps, a panel a head."""
+"""Attention weights as heat maps, one subplot per head."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from keras_transformer.visualization.attention import (
     check_layer_and_heads,
 )
 
-# Inches that a token takes, and that labels and titles take beside them.
-_INCHES_PER_TOKEN, _INCHES_AROUND = 0.19, 1.3
+# Inches per token, and for the labels and title of a subplot.
+_INCHES_PER_TOKEN, _INCHES_FOR_LABELS = 0.19, 1.3
 
 
 def heat_map(
     record: AttentionRecord, kind: str, layer: int, heads: Sequence[int]
 ) -> Figure:
-    """Draw the weights of some heads of a layer: queries downward, keys across.
+    """Draw the weights of some heads of a layer: queries as rows, keys as columns.
 
     Args:
-        record: What to draw.
+        record: The attention weights.
         kind: "encoder", "decoder" or "cross".
-        layer: From 1.
-        heads: From 1.
+        layer: Layer number, from 1.
+        heads: Head numbers, from 1.
 
     Raises:
         ValueError: If the record has no such layer or head.
@@ -35,8 +35,8 @@ def heat_map(
     queries, keys = record.queries(kind), record.keys(kind)
     columns = min(len(heads), 4)
     rows = math.ceil(len(heads) / columns)
-    width = _INCHES_PER_TOKEN * len(keys) + _INCHES_AROUND
-    height = _INCHES_PER_TOKEN * len(queries) + _INCHES_AROUND
+    width = _INCHES_PER_TOKEN * len(keys) + _INCHES_FOR_LABELS
+    height = _INCHES_PER_TOKEN * len(queries) + _INCHES_FOR_LABELS
     figure = Figure(
         figsize=(columns * width + 0.8, rows * height + 0.4), layout="constrained"
     )
@@ -49,7 +49,7 @@ def heat_map(
         axis.set_xticks(range(len(keys)), keys, rotation=90, fontsize=8)
         axis.set_yticks(range(len(queries)), queries, fontsize=8)
         for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
-            label.set_parse_math(False)  # a price is no formula
+            label.set_parse_math(False)  # "$5$" is a price here, not a formula
     for axis in axes[len(heads) :]:
         axis.set_axis_off()
     figure.suptitle(f"{KINDS[kind]}, layer {layer} of {record.num_layers}", fontsize=11)

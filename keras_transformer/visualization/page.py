@@ -1,4 +1,4 @@
-"""Attention weights as one page that works from a file, as in the paper's appendix."""
+"""Attention weights as an interactive HTML page, like the paper's appendix figures."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from keras_transformer.visualization.attention import (
     check_layer_and_heads,
 )
 
-_PLACE = re.compile(r"\{\{(title|data)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(title|data)\}\}")
 
 
 def attention_page(record: AttentionRecord, kind: str, layer: int) -> str:
-    """Return a page of HTML that needs nothing beside itself.
+    """Return a self-contained HTML page that draws a line from each query to each key.
 
-    It draws a line from each query to each key, a colour a head, the stronger the
-    weight the darker; a word under the pointer, or chosen with the keyboard, shows its
-    lines alone. Kind, layer and heads can be chosen, and a table says the same in text.
+    Each head has a color and darker lines have larger weights. A word under the
+    pointer, or selected with the keyboard, shows only its own lines. Kind, layer and
+    heads can be selected, and a table shows the same weights as text.
 
     Args:
-        record: What to draw.
-        kind: Shown first: "encoder", "decoder" or "cross".
-        layer: Shown first, from 1.
+        record: The attention weights.
+        kind: Attention shown first: "encoder", "decoder" or "cross".
+        layer: Layer shown first, from 1.
 
     Raises:
         ValueError: If the record has no such layer.
@@ -41,16 +41,16 @@ def attention_page(record: AttentionRecord, kind: str, layer: int) -> str:
         "kinds": {name: _kind(record, name) for name in KINDS},
         "first": {"kind": kind, "layer": layer - 1},
     }
-    # "<" would let a word end the script.
+    # Escape "<", so that a word cannot close the script element.
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     parts = {"title": html.escape(record.source_text), "data": text}
-    return _PLACE.sub(
+    return _PLACEHOLDER.sub(
         lambda match: parts[match[1]], template.read_text(encoding="utf-8")
     )
 
 
 def _kind(record: AttentionRecord, kind: str) -> dict[str, Any]:
-    """Return what the page needs of one kind; weights become steps of 1/255."""
+    """Return the page's data for one kind; weights are rounded to steps of 1/255."""
     weights = record.weights[kind]
     steps = np.round(np.clip(weights, 0, 1) * 255).astype(np.uint8)
     return {

@@ -1,4 +1,4 @@
-"""A record of attention with distinct sizes, whose weights say where they stand."""
+"""An attention record with random weights, in which every size is different."""
 
 import numpy as np
 

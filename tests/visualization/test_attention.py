@@ -1,4 +1,4 @@
-"""What is recorded is what the model attended to, under the right words."""
+"""Recorded attention weights are the model's own, labeled with the right words."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ def translator():
     )
 
 
-def test_a_given_pair_is_recorded_with_the_pieces_it_is_made_of(translator):
+def test_a_given_pair_is_recorded_with_its_pieces(translator):
     record = record_attention(translator, "A dog runs!", "zwei eins")
     assert "".join(record.source_pieces).replace("▁", " ") == " A dog runs!</s>"
     assert "".join(record.target_pieces).replace("▁", " ") == " zwei eins</s>"
@@ -39,7 +39,7 @@ def test_a_given_pair_is_recorded_with_the_pieces_it_is_made_of(translator):
 
 
 def test_weights_are_the_models_own(translator):
-    """A query's weights add up to 1, and no decoder query sees a later token."""
+    """Each query's weights sum to 1, and no decoder query attends to a later token."""
     record = record_attention(translator, "A dog runs!", "zwei eins")
     for weights in record.weights.values():
         np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
@@ -53,7 +53,7 @@ def test_weights_are_the_models_own(translator):
     np.testing.assert_array_equal(record.weights["cross"][1], weights["cross"][1][0])
 
 
-def test_words_stand_at_the_sides_of_the_weights(translator):
+def test_queries_and_keys_are_the_pieces_of_their_axes(translator):
     record = record_attention(translator, "A dog runs!", "zwei eins")
     assert record.queries("encoder") == record.keys("encoder") == record.source_pieces
     assert record.queries("cross") == record.target_pieces
@@ -74,12 +74,12 @@ def test_without_a_target_the_models_translation_is_recorded(translator):
 
 
 @pytest.mark.parametrize("name", ["source_text", "target_text"])
-def test_a_text_without_words_is_refused(translator, name):
+def test_a_text_without_words_is_rejected(translator, name):
     texts = {"source_text": "A dog", "target_text": "zwei", name: "  "}
     with pytest.raises(ValueError, match=f"`{name}` must have words"):
         record_attention(translator, **texts)
 
 
-def test_a_source_too_long_is_refused_not_cut(translator):
+def test_a_source_over_the_limit_is_rejected_not_cut(translator):
     with pytest.raises(ValueError, match="at most 11 tokens, EOS included"):
         record_attention(translator, "one two three " * 9)

@@ -1,4 +1,4 @@
-"""The page of attention lines, opened from disk in a browser without a network."""
+"""The interactive attention page, opened from disk in a browser without a network."""
 
 import html.parser
 import json
@@ -10,13 +10,13 @@ import pytest
 from keras_transformer.visualization.page import attention_page
 from tests.visualization.records import HEADS, SOURCE, TARGET, make_record
 
-# Weights below are not drawn.
+# The page does not draw weights below this value.
 FAINTEST = 5 / 255
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium; skips where it is absent."""
+    """Headless Chromium; skips if it is not installed."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         pytest.skip("no chromium and chromedriver on the PATH")
@@ -45,7 +45,7 @@ def browser():
 
 @pytest.fixture
 def page(browser, tmp_path):
-    """The page of a record, fresh, with nothing under the pointer."""
+    """The page of a record, freshly opened, with nothing under the pointer."""
     path = tmp_path / "attention.html"
     path.write_text(attention_page(make_record(), "cross", 2), encoding="utf-8")
     browser.set_window_size(1000, 800)
@@ -58,7 +58,7 @@ def words(page, side):
 
 
 def drawn(page):
-    """Return what is drawn: {(head, query, key): opacity}."""
+    """Return the lines that are drawn: {(head, query, key): opacity}."""
     read = """
         return [...document.querySelectorAll('#lines line')].map((line) => [
             line.dataset.head, line.dataset.query, line.dataset.key,
@@ -71,7 +71,7 @@ def drawn(page):
 
 
 def expected(weights, query=None, key=None):
-    """Return what may be drawn of `[head, query, key]`; see `check`."""
+    """Return the lines that may be drawn for `[head, query, key]`; see `check`."""
     return {
         (head + 1, row, column): float(weight)
         for (head, row, column), weight in np.ndenumerate(weights)
@@ -82,11 +82,12 @@ def expected(weights, query=None, key=None):
 
 
 def check(shown, wanted):
-    # The page has weights in steps of 1/255: near the threshold it may do either.
-    sure = {place for place, weight in wanted.items() if weight > FAINTEST + 1 / 255}
+    # The page rounds weights to steps of 1/255, so lines near the threshold may or may
+    # not be drawn.
+    sure = {line for line, weight in wanted.items() if weight > FAINTEST + 1 / 255}
     assert sure <= shown.keys() <= wanted.keys()
-    for place, opacity in shown.items():
-        assert opacity == pytest.approx(wanted[place], abs=0.003)
+    for line, opacity in shown.items():
+        assert opacity == pytest.approx(wanted[line], abs=0.003)
 
 
 def hover(page, element):
@@ -111,7 +112,7 @@ def said(page):
     return page.find_element("id", "said").text
 
 
-def test_it_opens_without_an_error_or_a_request(page):
+def test_the_page_opens_without_errors_and_network_requests(page):
     page.find_element("css selector", "summary").click()
     hover(page, words(page, "queries")[1])
     assert page.get_log("browser") == []
@@ -124,14 +125,14 @@ def test_it_opens_without_an_error_or_a_request(page):
     assert {url for url in urls if not url.startswith("data:")} <= {page.current_url}
 
 
-def test_all_lines_of_the_layer_are_drawn_first(page):
+def test_the_page_first_shows_all_lines_of_the_layer(page):
     assert [word.text for word in words(page, "queries")] == [*TARGET]
     assert [word.text for word in words(page, "keys")] == [*SOURCE]
     check(drawn(page), expected(make_record().weights["cross"][1]))
     assert "encoder-decoder attention, layer 2" in said(page)
 
 
-def test_a_hovered_word_shows_its_lines_alone(page):
+def test_a_hovered_word_shows_only_its_lines(page):
     weights = make_record().weights["cross"][1]
     hover(page, words(page, "queries")[3])
     check(drawn(page), expected(weights, query=3))
@@ -146,7 +147,7 @@ def test_a_hovered_word_shows_its_lines_alone(page):
 
 
 def test_lines_end_beside_their_words(page):
-    """The first end is at the height of the query, the second at that of the key."""
+    """A line starts at the height of its query and ends at the height of its key."""
     hover(page, words(page, "queries")[4])
     read = """
         const box = document.getElementById('lines').getBoundingClientRect();
@@ -164,7 +165,7 @@ def test_lines_end_beside_their_words(page):
     assert np.abs(distances).max() < 5  # of rows 28 pixels high
 
 
-def test_kind_layer_and_heads_can_be_chosen(page):
+def test_kind_layer_and_heads_can_be_selected(page):
     choose(page, "kind", "decoder self-attention")
     choose(page, "layer", "1")
     weights = make_record().weights["decoder"][0]
@@ -182,7 +183,7 @@ def test_kind_layer_and_heads_can_be_chosen(page):
     assert drawn(page) == {}
 
 
-def test_a_click_holds_a_word_and_escape_lets_go(page):
+def test_a_click_pins_a_word_and_escape_unpins_it(page):
     weights = make_record().weights["cross"][1]
     words(page, "queries")[2].click()
     hover(page, words(page, "queries")[0])
@@ -191,7 +192,7 @@ def test_a_click_holds_a_word_and_escape_lets_go(page):
     check(drawn(page), expected(weights))
 
 
-def test_words_are_reached_with_the_keyboard(page):
+def test_words_can_be_selected_with_the_keyboard(page):
     weights = make_record().weights["cross"][1]
     page.find_element("css selector", ".all").click()
     page.find_element("css selector", ".all").click()
@@ -206,11 +207,11 @@ def test_words_are_reached_with_the_keyboard(page):
     assert page.switch_to.active_element.text == SOURCE[-1]
 
 
-def test_the_table_says_the_same_in_text(page):
+def test_the_table_shows_the_same_weights(page):
     from selenium.webdriver.support.ui import WebDriverWait
 
     page.find_element("css selector", "summary").click()
-    # The page fills the table after the click, when it has time.
+    # The page fills the table some time after the click.
     rows = WebDriverWait(page, 10).until(
         lambda page: page.find_elements("css selector", "#table tbody tr")
     )
@@ -222,7 +223,7 @@ def test_the_table_says_the_same_in_text(page):
 
 
 @pytest.mark.parametrize("width", [360, 1000])
-def test_nothing_sticks_out_on_a_phone(page, width):
+def test_the_page_fits_the_screen_of_a_phone(page, width):
     emulation = {
         "width": width,
         "height": 740,
@@ -242,7 +243,7 @@ def test_nothing_sticks_out_on_a_phone(page, width):
 
 
 class Parser(html.parser.HTMLParser):
-    """Collects the texts and what could ask for something outside."""
+    """Collects titles and the addresses that a browser might request."""
 
     def __init__(self):
         super().__init__()
@@ -262,7 +263,7 @@ class Parser(html.parser.HTMLParser):
 LINKS = ("src", "href", "srcset", "action", "data", "poster")
 
 
-def test_words_cannot_become_markup_and_nothing_is_asked_for():
+def test_words_are_escaped_and_no_address_is_requested():
     page = attention_page(make_record(), "encoder", 1)
     parser = Parser()
     parser.feed(page)
@@ -273,7 +274,7 @@ def test_words_cannot_become_markup_and_nothing_is_asked_for():
     assert json.loads(data)["kinds"]["cross"]["queries"] == [*TARGET]
 
 
-def test_weights_are_kept_to_a_255th():
+def test_weights_are_stored_in_steps_of_a_255th():
     import base64
 
     page = attention_page(make_record(), "encoder", 1)
@@ -287,6 +288,6 @@ def test_weights_are_kept_to_a_255th():
         )
 
 
-def test_a_layer_that_is_not_there_is_named():
+def test_a_layer_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match="`layer` must be from 1 to 2"):
         attention_page(make_record(), "encoder", 3)
