@@ -11,9 +11,11 @@ from typing import Any
 from keras_transformer.data import metadata
 from keras_transformer.parsing import Tree, preparation
 from keras_transformer.treebank import analysis, evalb, trees
-from keras_transformer.treebank.evalb_parameters import EvalbParameters, read_parameters
-
-_COLLINS = EvalbParameters()
+from keras_transformer.treebank.evalb_parameters import (
+    COLLINS,
+    EvalbParameters,
+    read_parameters,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +51,7 @@ class ParsingScores:
 
 def parameters_of(path: str | os.PathLike | None) -> EvalbParameters:
     """Read a parameter file of EVALB; None: the rules of COLLINS.prm."""
-    return _COLLINS if path is None else read_parameters(path)
+    return COLLINS if path is None else read_parameters(path)
 
 
 def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
@@ -72,7 +74,7 @@ def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
             f"No {path.name} in {folder}: the corpus was prepared without that split. "
             "Choose another --split."
         )
-    return trees.read_trees(path, one_a_line=True).trees
+    return trees.read_trees(path, one_per_line=True).trees
 
 
 def parse_words(
@@ -99,7 +101,7 @@ def parse_words(
 def score(
     gold: Sequence[Tree],
     test: Sequence[Tree | None],
-    parameters: EvalbParameters = _COLLINS,
+    parameters: EvalbParameters = COLLINS,
 ) -> ParsingScores:
     """Score parses, by length and label too.
 
@@ -124,7 +126,7 @@ def score(
 def score_answers(
     gold: Sequence[Tree],
     answers: ModelAnswers,
-    parameters: EvalbParameters = _COLLINS,
+    parameters: EvalbParameters = COLLINS,
 ) -> ParsingScores:
     """Score what a model answered.
 
@@ -147,8 +149,8 @@ def read_pairs(
         FileNotFoundError: If a file is absent.
         ValueError: If a line is no tree, or the files have not equally many.
     """
-    gold = trees.read_trees(reference, one_a_line=True).trees
-    test = trees.read_trees(hypothesis, one_a_line=True, allow_empty=True).trees
+    gold = trees.read_trees(reference, one_per_line=True).trees
+    test = trees.read_trees(hypothesis, one_per_line=True, allow_empty=True).trees
     if len(gold) != len(test):
         raise ValueError(
             f"{hypothesis} has {len(test)} lines and {reference} has {len(gold)}: they "

@@ -92,7 +92,7 @@ def write_trees(
 ) -> tf.Tensor:
     """Write trees as brackets on one line, as `trees.write` does.
 
-    Tags are `linearisation.joined_tags`.
+    Tags are `linearisation.merge_tags`.
 
     Args:
         vocabulary: Of the symbols.

@@ -257,7 +257,7 @@ class Parser(TextSearch):
         return delinearise(
             labels,
             words,
-            linearisation.joined_tags(words, predicted + left),
+            linearisation.merge_tags(words, predicted + left),
             known,
         )
 

@@ -154,7 +154,7 @@ class TreeFiles(data.ParallelSource):
             if not read.trees and not read.problems:
                 raise ValueError(f"{bank.path} is empty; it needs trees in brackets.")
             problems += read.problems
-            for tree, place in zip(read.trees, read.places, strict=True):
+            for tree, place in zip(read.trees, read.locations, strict=True):
                 try:
                     cleaned = trees.clean(tree)
                     linearisation.linearise(cleaned)

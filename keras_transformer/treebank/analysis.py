@@ -1,4 +1,4 @@
-"""Where a parser is good: scores by sentence length and by label, and a baseline."""
+"""Parsing scores by sentence length and by label, and a right-branching baseline."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.treebank import evalb, trees
-from keras_transformer.treebank.evalb_parameters import EvalbParameters
-
-_COLLINS = EvalbParameters()
+from keras_transformer.treebank.evalb_parameters import COLLINS, EvalbParameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +19,7 @@ class LabelScore:
     recall: float
     precision: float
     f1: float
-    # Constituents with this label that count.
+    # Scored constituents with this label.
     num_gold: int
     num_test: int
 
@@ -33,23 +31,24 @@ class LabelScore:
 def scores_by_length(
     scores: evalb.EvalbScores, bounds: Sequence[int] = (10, 20, 30, 40)
 ) -> dict[str, evalb.Summary]:
-    """Return the summary of the sentences of similar length.
+    """Return one summary per class of sentence lengths.
 
     Args:
-        scores: Of all sentences.
-        bounds: Longest length in words of each class, rising; what is longer than the
-            last is one more class.
+        scores: The scores of all sentences.
+        bounds: Largest length of each class in words, increasing; longer sentences
+            form one more class.
 
     Returns:
-        By class, such as "1-10" and ">40"; classes without sentences are left out.
+        Summaries by class, such as "1-10" and ">40"; empty classes are left out.
 
     Raises:
-        ValueError: If `bounds` do not rise from 1 or more.
+        ValueError: If `bounds` do not increase, or start below 1.
     """
     edges = [0, *bounds]
     if any(low >= high for low, high in itertools.pairwise(edges)):
         raise ValueError(
-            f"`bounds` must rise from 1 or more. Received: bounds={tuple(bounds)}."
+            "`bounds` must be at least 1 and increase. "
+            f"Received: bounds={tuple(bounds)}."
         )
     classes = {f"{low + 1}-{high}": [] for low, high in itertools.pairwise(edges)}
     classes[f">{edges[-1]}"] = []
@@ -62,18 +61,18 @@ def scores_by_length(
 def scores_by_label(
     gold: Sequence[trees.Tree],
     test: Sequence[trees.Tree | None],
-    parameters: EvalbParameters = _COLLINS,
+    parameters: EvalbParameters = COLLINS,
 ) -> dict[str, LabelScore]:
-    """Return the scores of each label, the most frequent in gold first.
+    """Return the scores of each label, sorted by frequency in the gold trees.
 
-    Sentences that `evalb.score_trees` does not score count here neither. Where two
-    labels count as one (ADVP and PRT), a match counts for gold's in recall and for the
-    parse's in precision.
+    Sentences that `evalb.score_trees` does not score are ignored. If two labels count
+    as equal (ADVP and PRT), a match counts for the gold label in recall and for the
+    label of the parse in precision.
 
     Args:
-        gold: The right trees.
-        test: The parse of each; None where there is none.
-        parameters: Rules; the default is COLLINS.prm.
+        gold: The gold trees.
+        test: The parse of each gold tree; None for a missing parse.
+        parameters: Scoring rules; the default is COLLINS.prm.
     """
     num_gold, num_test = collections.Counter(), collections.Counter()
     found, right = collections.Counter(), collections.Counter()
@@ -108,20 +107,19 @@ def _label_score(found: int, num_gold: int, right: int, num_test: int) -> LabelS
 def right_branching(
     words: Sequence[str], tags: Sequence[str], root: str = "S", inner: str = "VP"
 ) -> trees.Tree:
-    """Return the tree in which every word but the last takes all that follows.
+    """Return the right-branching tree of a sentence, a baseline for parsers.
 
-    The baseline of a parser that knows only that English branches to the right:
-    `(S (DT the) (VP (NN fox) (VP (VBD ran) (RB off))))`. VP within S is the strongest
-    choice of one inner label: F1 on dev.mrg of the treebank's sample, by COLLINS.prm,
-    is 17.27, against 12.86 with NP, 8.93 with S and 9.56 for flat trees under S.
+    Example: `(S (DT the) (VP (NN fox) (VP (VBD ran) (RB off))))`. VP is the best single
+    inner label: F1 on dev.mrg of the treebank's sample with COLLINS.prm is 17.27,
+    against 12.86 with NP, 8.93 with S and 9.56 for flat trees under S.
 
     Raises:
-        ValueError: If there are no words, or not one tag for each.
+        ValueError: If there are no words, or the number of tags differs.
     """
     if not words or len(words) != len(tags):
         raise ValueError(
-            "`words` must be at least one, and `tags` one for each. Received: "
-            f"{len(words)} words, {len(tags)} tags."
+            "`words` must not be empty, and `tags` must have one tag per word. "
+            f"Received: {len(words)} words, {len(tags)} tags."
         )
     leaves = [trees.Leaf(tag, word) for tag, word in zip(tags, words, strict=True)]
     rest = tuple(leaves[-2:])

@@ -1,6 +1,6 @@
-"""Trees as pictures: lines of text for a terminal, and SVG.
+"""Drawing trees: as text for a terminal, and as SVG.
 
-Nothing here recurses, so that a tree may be as deep as its sentence is long.
+All functions are iterative, so very deep trees do not hit Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from xml.sax import saxutils
 
 from keras_transformer.treebank import linearisation, trees
 
-# Stands for the empty label of the treebank's outermost bracket.
+# Drawn for the empty label of the treebank's outermost bracket.
 _NO_LABEL = "()"
 
-# What neither a terminal nor XML should get.
+# Control characters and noncharacters, which terminals and XML cannot show.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# In pixels. A monospaced character is 0.6 of the font size wide; a wide one is two.
+# In pixels. A monospaced character is 0.6 of the font size wide, an East Asian wide
+# character twice as wide.
 _FONT_SIZE = 14
 _CHARACTER = 9
 _GAP = 14
@@ -35,14 +36,15 @@ _STYLE = (
 
 @dataclasses.dataclass(slots=True)
 class _Node:
-    """A label, a tag or a word in a picture; the root is above itself."""
+    """A label, a tag or a word in a drawing."""
 
     text: str
-    above: int
+    # Index of the parent; the root is its own parent.
+    parent: int
     depth: int
     is_word: bool
     children: list[int] = dataclasses.field(default_factory=list)
-    # Left edge and width of what is drawn under it and of itself, in pixels.
+    # Left edge and width of the subtree, in pixels.
     left: float = 0.0
     width: float = 0.0
 
@@ -52,13 +54,14 @@ class _Node:
 
 
 def draw_text(tree: trees.Tree) -> str:
-    """Return a tree as lines: a constituent or a word each, under what it is part of.
+    """Return a tree as indented text, one constituent or word per line.
 
-    A tag stands before its word, unless it is "XX" (`linearisation.tags_of`), which
-    says nothing.
+    A tag is written before its word, except "XX", the unknown tag of
+    `linearisation.tags_of`.
     """
     lines = [_shown(tree.label or _NO_LABEL)]
-    # Of each open constituent, what is left of its children's lines, and these.
+    # For each open constituent: indentation of its children's lines, children left, and
+    # number of children.
     stack = [("", iter(enumerate(tree.children, 1)), len(tree.children))]
     while stack:
         indent, children, count = stack[-1]
@@ -73,24 +76,24 @@ def draw_text(tree: trees.Tree) -> str:
             lines.append(branch + _shown(f"{tag}{child.word}"))
         else:
             lines.append(branch + _shown(child.label or _NO_LABEL))
-            below = indent + ("   " if is_last else "│  ")
-            inside = iter(enumerate(child.children, 1))
-            stack.append((below, inside, len(child.children)))
+            child_indent = indent + ("   " if is_last else "│  ")
+            grandchildren = iter(enumerate(child.children, 1))
+            stack.append((child_indent, grandchildren, len(child.children)))
     return "\n".join(lines)
 
 
 def draw_svg(tree: trees.Tree | Sequence[trees.Tree]) -> str:
-    """Return a tree as an SVG document, or several, one under the other.
+    """Return one SVG document with one tree, or with several below each other.
 
-    The words stand in one row, their tags and constituents above. A tag "XX" is left
-    out. The document refers to nothing outside itself.
+    Words are in one row, tags and constituents above them. The unknown tag "XX" is left
+    out. The document has no external references.
 
     Raises:
         ValueError: If there are no trees.
     """
     several = [tree] if isinstance(tree, trees.Tree) else [*tree]
     if not several:
-        raise ValueError("`tree` must be a tree or several. Received: none.")
+        raise ValueError("`tree` must be a tree or several trees. Received: none.")
     parts = []
     top = widest = _MARGIN
     for number, one in enumerate(several):
@@ -114,7 +117,7 @@ def draw_svg(tree: trees.Tree | Sequence[trees.Tree]) -> str:
 
 
 def _drawing(tree: trees.Tree, top: float) -> tuple[list[str], float, float]:
-    """Return the elements of a tree, and how wide and high they are together."""
+    """Return the SVG elements of a tree, and their total width and height."""
     nodes = _nodes(tree)
     _arrange(nodes)
     word_row = max(node.depth for node in nodes)
@@ -126,9 +129,9 @@ def _drawing(tree: trees.Tree, top: float) -> tuple[list[str], float, float]:
         return top + _FONT_SIZE + depth * _ROW
 
     for node in nodes[1:]:
-        above = nodes[node.above]
+        parent = nodes[node.parent]
         parts.append(
-            f'<line x1="{above.middle:.0f}" y1="{baseline(above) + 5:.0f}" '
+            f'<line x1="{parent.middle:.0f}" y1="{baseline(parent) + 5:.0f}" '
             f'x2="{node.middle:.0f}" y2="{baseline(node) - _FONT_SIZE:.0f}"/>'
         )
     for node in nodes:
@@ -141,15 +144,15 @@ def _drawing(tree: trees.Tree, top: float) -> tuple[list[str], float, float]:
 
 
 def _nodes(tree: trees.Tree) -> list[_Node]:
-    """Return what is drawn; each node comes before its children."""
+    """Return the nodes of a drawing; each node comes before its children."""
     nodes: list[_Node] = []
     opened: list[int] = []
 
     def add(text: str, is_word: bool = False) -> None:
-        above = opened[-1] if opened else 0
+        parent = opened[-1] if opened else 0
         if nodes:
-            nodes[above].children.append(len(nodes))
-        nodes.append(_Node(_shown(text), above, len(opened), is_word))
+            nodes[parent].children.append(len(nodes))
+        nodes.append(_Node(_shown(text), parent, len(opened), is_word))
 
     for kind, node in trees.walk(tree):
         if kind == trees.OPEN:
@@ -168,17 +171,17 @@ def _nodes(tree: trees.Tree) -> list[_Node]:
 
 
 def _arrange(nodes: list[_Node]) -> None:
-    """Give every node a place: over the middle of what is under it."""
+    """Set the left edge and width of every node: centered above its children."""
 
-    def inner(node):
+    def children_width(node):
         gaps = _GAP * max(len(node.children) - 1, 0)
         return gaps + sum(nodes[child].width for child in node.children)
 
     for node in reversed(nodes):
-        node.width = max(_text_width(node.text), inner(node))
+        node.width = max(_text_width(node.text), children_width(node))
     nodes[0].left = _MARGIN
     for node in nodes:
-        left = node.left + (node.width - inner(node)) / 2
+        left = node.left + (node.width - children_width(node)) / 2
         for child in node.children:
             nodes[child].left = left
             left += nodes[child].width + _GAP

@@ -1,30 +1,27 @@
 """Bracket scores by the rules of EVALB (Sekine and Collins), in its layout and as JSON.
 
-A constituent of the test tree is right if the gold tree has one over the same words
-with the same label. Which words and labels count, the parameters say. Written from
+A constituent of the test tree is correct if the gold tree has one over the same words
+with the same label. The parameters define which words and labels count. Written from
 EVALB's documentation and its published output, which the tests reproduce.
 
-Differs from EVALB: a bracket without a label never counts (EVALB wants gold trees under
-TOP), so trees need no cleaning before they are scored.
+Differs from EVALB: a bracket without a label never counts (EVALB needs gold trees under
+TOP), so trees can be scored without cleaning.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.treebank import trees
-from keras_transformer.treebank.evalb_parameters import EvalbParameters
+from keras_transformer.treebank.evalb_parameters import COLLINS, EvalbParameters
 
-# What a sentence's status says: scored, words that differ, no parse.
+# Status of a sentence: scored, different words than the gold tree, no parse.
 VALID, ERROR, SKIP = 0, 1, 2
 
-# Words that parsers may tag as something else, where `quote_labels` has the tag.
+# Quotation marks, whose tags parsers confuse; see `EvalbParameters.quote_labels`.
 _QUOTES = frozenset({"'", "`", "''", "``", '"'})
-
-_COLLINS = EvalbParameters()
 
 _TABLE_HEAD = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag
@@ -35,17 +32,18 @@ _TABLE_RULE = "=" * 76 + "\n"
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What counts in a gold tree and a test tree of the same sentence."""
+    """The scored constituents and words of a gold tree and a test tree."""
 
-    # VALID, ERROR or SKIP; unless it is VALID the rest is empty.
+    # VALID, ERROR or SKIP; for the last two, all other fields are empty.
     status: int
     gold: list[trees.Constituent] = dataclasses.field(default_factory=list)
     test: list[trees.Constituent] = dataclasses.field(default_factory=list)
-    # Constituents that are equal, as (gold, test); each stands in one pair.
+    # Pairs (gold, test) of equal constituents; each constituent is in one pair at most.
     matched: list[tuple[trees.Constituent, trees.Constituent]] = dataclasses.field(
         default_factory=list
     )
-    # Test constituents that overlap one of gold without one lying within the other.
+    # Test constituents that cross a gold one: they overlap and neither contains the
+    # other.
     num_crossing: int = 0
     num_words: int = 0
     num_correct_tags: int = 0
@@ -57,31 +55,31 @@ class SentenceScore:
 
     # From 1.
     number: int
-    # Words of the gold tree, punctuation among them.
+    # Words of the gold tree, including punctuation.
     length: int
-    # VALID, ERROR or SKIP; unless it is VALID all that follows is 0.
+    # VALID, ERROR or SKIP; for the last two, all fields below are 0.
     status: int
     num_matched: int
     num_gold: int
     num_test: int
     num_crossing: int
-    # Words that are scored.
+    # Scored words.
     num_words: int
     num_correct_tags: int
 
     @property
     def recall(self) -> float:
-        """Share of gold constituents found, in percent."""
+        """Percentage of gold constituents that the test tree has."""
         return _percent(self.num_matched, self.num_gold)
 
     @property
     def precision(self) -> float:
-        """Share of test constituents that are right, in percent."""
+        """Percentage of test constituents that are correct."""
         return _percent(self.num_matched, self.num_test)
 
     @property
     def tag_accuracy(self) -> float:
-        """Share of tags that are right, in percent."""
+        """Percentage of tags that are correct."""
         return _percent(self.num_correct_tags, self.num_words)
 
     @property
@@ -94,7 +92,7 @@ class SentenceScore:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Scores of a set of sentences; those that are not valid count in no percentage."""
+    """Scores of a set of sentences; percentages cover valid sentences only."""
 
     num_sentences: int
     num_error: int
@@ -106,8 +104,9 @@ class Summary:
     bracket_f1: float
     # Percentage of sentences in which all constituents match.
     complete_match: float
-    # Crossing constituents in a sentence; then percentages of sentences.
+    # Crossing constituents per sentence.
     average_crossing: float
+    # Percentage of sentences with no, or at most two, crossing constituents.
     no_crossing: float
     two_or_less_crossing: float
     tag_accuracy: float
@@ -119,20 +118,20 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class EvalbScores:
-    """What EVALB prints: a line a sentence, and two summaries."""
+    """The content of EVALB's report: one line per sentence, and two summaries."""
 
     sentences: tuple[SentenceScore, ...]
-    # In words, of the second summary.
+    # Longest sentence of the second summary, in words.
     cutoff_length: int
 
     @property
     def summary(self) -> Summary:
-        """Of all sentences."""
+        """Summary of all sentences."""
         return summarize(self.sentences)
 
     @property
     def cutoff_summary(self) -> Summary:
-        """Of sentences no longer than `cutoff_length`."""
+        """Summary of the sentences of up to `cutoff_length` words."""
         return summarize(
             score for score in self.sentences if score.length <= self.cutoff_length
         )
@@ -140,8 +139,8 @@ class EvalbScores:
     def to_dict(self) -> dict[str, Any]:
         """Return the summaries as a mapping that JSON can hold.
 
-        That of all sentences is at the top (`bracket_f1`), the other under
-        "up_to_cutoff", and the sentences are left out.
+        The summary of all sentences is at the top level (`bracket_f1`), the other one
+        under "up_to_cutoff". Scores of single sentences are left out.
         """
         return {
             **self.summary.to_dict(),
@@ -153,22 +152,22 @@ class EvalbScores:
 def score_trees(
     gold: Sequence[trees.Tree],
     test: Sequence[trees.Tree | None],
-    parameters: EvalbParameters = _COLLINS,
+    parameters: EvalbParameters = COLLINS,
 ) -> EvalbScores:
     """Score parses against gold trees.
 
     Args:
-        gold: The right trees.
-        test: The parse of each, in the same order; None where there is none.
-        parameters: Rules; the default is COLLINS.prm.
+        gold: The gold trees.
+        test: The parse of each gold tree, in the same order; None for a missing parse.
+        parameters: Scoring rules; the default is COLLINS.prm.
 
     Raises:
-        ValueError: If there are no trees, or not one parse for each gold tree, or
-            `parameters.max_errors` sentences have other words than their gold trees.
+        ValueError: If there are no trees, the numbers of trees differ, or the words of
+            `parameters.max_errors` parses differ from those of their gold trees.
     """
     if len(gold) != len(test):
         raise ValueError(
-            "`gold` and `test` must have equally many trees. Received: "
+            "`gold` and `test` must have the same number of trees. Received: "
             f"{len(gold)} gold, {len(test)} test."
         )
     if not gold:
@@ -181,9 +180,9 @@ def score_trees(
             errors.append(number)
         if len(errors) == parameters.max_errors:
             raise ValueError(
-                f"{len(errors)} parses (max_errors) have other words than their gold "
-                f"trees: sentences {', '.join(map(str, errors))}. Check that both are "
-                "of the same sentences in the same order, with the same tokens."
+                f"{len(errors)} parses (max_errors) have different words than their "
+                f"gold trees: sentences {', '.join(map(str, errors))}. Check that both "
+                "contain the same sentences in the same order, with the same tokens."
             )
         score = SentenceScore(
             number=number,
@@ -200,28 +199,10 @@ def score_trees(
     return EvalbScores(tuple(scores), parameters.cutoff_length)
 
 
-def score_files(
-    gold_path: str | os.PathLike,
-    test_path: str | os.PathLike,
-    parameters: EvalbParameters = _COLLINS,
-) -> EvalbScores:
-    """Score a file of parses against a file of gold trees, both with a tree a line.
-
-    An empty line among the parses says that there is none.
-
-    Raises:
-        FileNotFoundError: If a file is absent.
-        ValueError: As `trees.read_trees` and `score_trees`.
-    """
-    gold = trees.read_trees(gold_path, one_a_line=True).trees
-    test = trees.read_trees(test_path, one_a_line=True, allow_empty=True).trees
-    return score_trees(gold, test, parameters)
-
-
 def compare(
-    gold: trees.Tree, test: trees.Tree | None, parameters: EvalbParameters = _COLLINS
+    gold: trees.Tree, test: trees.Tree | None, parameters: EvalbParameters = COLLINS
 ) -> Comparison:
-    """Return what of two trees of the same sentence counts, and what of it is equal."""
+    """Compare the scored constituents and words of two trees of the same sentence."""
     if test is None:
         return Comparison(SKIP)
     gold_leaves, test_leaves = gold.leaves, test.leaves
@@ -270,7 +251,7 @@ def summarize(scores: Iterable[SentenceScore]) -> Summary:
         num_valid=len(valid),
         bracket_recall=_percent(matched, num_gold),
         bracket_precision=_percent(matched, num_test),
-        # 2PR / (P + R), with P and R put in.
+        # 2PR / (P + R), simplified.
         bracket_f1=_percent(2 * matched, num_gold + num_test),
         complete_match=_percent(sum(score.is_complete for score in valid), len(valid)),
         average_crossing=sum(crossing) / max(len(valid), 1),
@@ -327,10 +308,10 @@ def _restore_quotes(
     test_kept: list[bool],
     parameters: EvalbParameters,
 ) -> None:
-    """Keep quotation marks in both trees where one tree's tag keeps them.
+    """Keep a quotation mark in both trees if the tag in one of them keeps it.
 
-    "'" is left out as the end of a quotation and kept as a possessive; a parser that
-    took one for the other shall lose the tag, not the sentence.
+    "'" is ignored as a closing quote and scored as a possessive. A parser that confuses
+    the two should lose the tag, not the whole sentence.
     """
     gold_quotes = _quotes(gold, parameters)
     test_quotes = _quotes(test, parameters)
@@ -341,7 +322,7 @@ def _restore_quotes(
 
 
 def _quotes(leaves: Sequence[trees.Leaf], parameters: EvalbParameters) -> list[int]:
-    """Return where quotation marks are whose tags may be mistaken."""
+    """Return the indices of quotation marks whose tags may be confused."""
     return [
         index
         for index, leaf in enumerate(leaves)
@@ -352,14 +333,14 @@ def _quotes(leaves: Sequence[trees.Leaf], parameters: EvalbParameters) -> list[i
 def _brackets(
     tree: trees.Tree, kept: Sequence[bool], parameters: EvalbParameters
 ) -> list[trees.Constituent]:
-    """Return the constituents that count, over the words that count."""
-    # before[i]: how many of the first i words count.
+    """Return the scored constituents; spans count scored words only."""
+    # before[i]: number of scored words among the first i words.
     before = [0]
     for is_kept in kept:
         before.append(before[-1] + is_kept)
     found = []
     for constituent in trees.constituents(tree):
-        label = trees.without_function(constituent.label)
+        label = trees.strip_function(constituent.label)
         start, end = before[constituent.start], before[constituent.end]
         if label and label not in parameters.delete_labels and start < end:
             found.append(trees.Constituent(label, start, end))
@@ -371,13 +352,13 @@ def _matched(
     test: Sequence[trees.Constituent],
     parameters: EvalbParameters,
 ) -> list[tuple[trees.Constituent, trees.Constituent]]:
-    """Pair equal constituents; of several with one span and label, each pairs once."""
-    left_over: dict[tuple[int, int], list[trees.Constituent]] = {}
+    """Pair equal constituents; each constituent is in one pair at most."""
+    unmatched: dict[tuple[int, int], list[trees.Constituent]] = {}
     for bracket in test:
-        left_over.setdefault((bracket.start, bracket.end), []).append(bracket)
+        unmatched.setdefault((bracket.start, bracket.end), []).append(bracket)
     pairs = []
     for bracket in gold:
-        candidates = left_over.get((bracket.start, bracket.end), [])
+        candidates = unmatched.get((bracket.start, bracket.end), [])
         for index, candidate in enumerate(candidates):
             if not parameters.labeled or parameters.same_label(
                 bracket.label, candidate.label
@@ -388,7 +369,7 @@ def _matched(
 
 
 def _crosses(bracket: trees.Constituent, others: Sequence[trees.Constituent]) -> bool:
-    """Whether a constituent overlaps another without one lying within the other."""
+    """Return whether a constituent overlaps another and neither contains the other."""
     return any(
         bracket.start < other.start < bracket.end < other.end
         or other.start < bracket.start < other.end < bracket.end

@@ -6,12 +6,12 @@ Vinyals et al. 2015 (arXiv 1412.7449), as the paper's §6.3 follows it. The tree
     (S (NP XX XX )NP (VP XX )VP )S
 
 where each opening and closing label is one symbol, and "XX" stands for the next word,
-whatever its tag. So the decoder writes structure only; words come from the sentence,
-and the tags that scoring needs from gold or from `tags_of`.
+whatever its tag. The decoder writes only the structure. Words come from the sentence;
+tags, which scoring needs, come from the gold tree or from `tags_of`.
 
 With `keep_tags` each word is written as its tag, `(S (NP DT NN )NP (VP VBD )VP )S`, as
-the paper's authors do in tensor2tensor. The decoder then tags as well, and sees by the
-tags before it how far it has come.
+in the authors' tensor2tensor. The decoder then predicts tags too, and the tags written
+so far help it to keep track of its position in the sentence.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Collection, Sequence
 
 from keras_transformer.treebank import trees
 
-# Stands for the next word of the sentence.
+# Symbol for the next word of the sentence.
 WORD = "XX"
 
-# The tag of a word that is no punctuation, where only its form is known.
+# Tag of words other than punctuation, if only the form of the word is known.
 UNKNOWN_TAG = "XX"
 
-# What the Penn Treebank tags so, whatever is around it.
+# Words that have the same tag in every context of the Penn Treebank.
 WORDS_OF_TAG = {
     ",": ",",
     ".": ". ? !",
@@ -42,10 +42,10 @@ _TAG_OF_WORD = {
 
 
 def tag_of(word: str) -> str:
-    """Return the tag that scoring needs, from the form of the word alone.
+    """Return the tag that bracket scoring needs, from the form of the word alone.
 
-    EVALB leaves out punctuation, which it knows by its tag; no other tag changes
-    brackets. Tagging accuracy means nothing with these.
+    EVALB ignores punctuation, which it recognizes by its tag; other tags do not affect
+    brackets. Tagging accuracy is meaningless with these tags.
 
     Returns:
         The Penn Treebank's tag of punctuation and brackets, else "XX".
@@ -54,10 +54,10 @@ def tag_of(word: str) -> str:
 
 
 def tags_of(words: Sequence[str]) -> list[str]:
-    """Return `tag_of` each word of a sentence, and of "'" what the sentence tells.
+    """Return `tag_of` each word of a sentence; the tag of "'" depends on the sentence.
 
-    "'" closes a quotation where "`" has opened one, and is a possessive elsewhere. Of
-    68 in the Penn Treebank's sample, 67 are so.
+    "'" is a closing quote if "`" has opened one, else a possessive. This is correct for
+    67 of 68 occurrences in the Penn Treebank's sample.
     """
     tags = []
     num_open = 0
@@ -71,10 +71,10 @@ def tags_of(words: Sequence[str]) -> list[str]:
     return tags
 
 
-def joined_tags(words: Sequence[str], predicted: Sequence[str]) -> list[str]:
-    """Return `tags_of` the words, and what a parser wrote for those without a tag.
+def merge_tags(words: Sequence[str], predicted: Sequence[str]) -> list[str]:
+    """Return `tags_of` for punctuation, and the predicted tags for other words.
 
-    Punctuation, which EVALB leaves out by its tag, goes by the form alone.
+    EVALB ignores punctuation by its tag, so predictions never add or remove it.
     """
     return [
         tag if tag != UNKNOWN_TAG or other in WORDS_OF_TAG else other
@@ -87,7 +87,7 @@ def linearise(tree: trees.Tree, keep_tags: bool = False) -> list[str]:
 
     Args:
         tree: The tree.
-        keep_tags: Whether a word is written as its tag; else as "XX".
+        keep_tags: Whether to write a word as its tag instead of "XX".
 
     Raises:
         ValueError: If a bracket has no label.
@@ -98,8 +98,8 @@ def linearise(tree: trees.Tree, keep_tags: bool = False) -> list[str]:
             symbols.append(node.tag if keep_tags else WORD)
         elif not node.label:
             raise ValueError(
-                "Every bracket must have a label; `trees.clean` removes the outermost "
-                f"without. Received: {tree}."
+                "Every bracket must have a label; `trees.clean` removes an outermost "
+                f"bracket without one. Received: {tree}."
             )
         else:
             symbols.append(f"({node.label}" if kind == trees.OPEN else f"){node.label}")
@@ -112,17 +112,17 @@ def delinearise(
     tags: Sequence[str],
     word_symbols: Collection[str] = (WORD,),
 ) -> trees.Tree:
-    """Return the tree of symbols as `linearise` writes them.
+    """Return the tree of a sequence of symbols, the inverse of `linearise`.
 
     Args:
-        labels: "(" or ")" with a label, or a symbol for a word.
-        words: Of the sentence, as many as there are symbols for them.
-        tags: Of each word, gold or from `tags_of`.
-        word_symbols: What stands for a word.
+        labels: Symbols: "(" or ")" with a label, or a word symbol.
+        words: The words of the sentence, one per word symbol.
+        tags: The tag of each word, from the gold tree or `tags_of`.
+        word_symbols: The symbols that stand for a word.
 
     Raises:
-        ValueError: If these symbols are no tree over these words; the message says at
-            which symbol.
+        ValueError: If the symbols are not a tree over these words; the message names
+            the symbol.
     """
     if len(words) != len(tags):
         raise ValueError(
@@ -134,31 +134,34 @@ def delinearise(
     position = 0
     stack: list[tuple[str, list]] = []
     for number, symbol in enumerate(labels, start=1):
-        place = f"Symbol {number}, {symbol!r},"
+        where = f"Symbol {number}, {symbol!r},"
         if root is not None:
-            raise ValueError(f"{place} comes after the tree's end.")
+            raise ValueError(f"{where} comes after the end of the tree.")
         if symbol in word_symbols:
             if not stack:
-                raise ValueError(f"{place} stands for a word outside all brackets.")
+                raise ValueError(f"{where} stands for a word outside all brackets.")
             if position == len(leaves):
-                raise ValueError(f"{place} has no word: there are {len(leaves)}.")
+                raise ValueError(
+                    f"{where} has no word: the sentence has {len(leaves)}."
+                )
             stack[-1][1].append(leaves[position])
             position += 1
         elif is_opening(symbol):
             stack.append((symbol[1:], []))
         elif is_closing(symbol):
-            root = _close(stack, symbol[1:], place)
+            root = _close(stack, symbol[1:], where)
         else:
             raise ValueError(
-                f"{place} must stand for a word ({', '.join(word_symbols)}), or be "
-                'a "(" or ")" with a label: "(NP".'
+                f"{where} must be a word symbol ({', '.join(word_symbols)}), or "
+                '"(" or ")" with a label, such as "(NP".'
             )
     if root is None:
         missing = " ".join(f"){label}" for label, _ in reversed(stack)) or "a tree"
         raise ValueError(f"After {len(labels)} symbols, this is missing: {missing}.")
     if position < len(leaves):
         raise ValueError(
-            f"The symbols stand for {position} words, and there are {len(leaves)}."
+            f"The symbols stand for {position} words, but the sentence has "
+            f"{len(leaves)}."
         )
     return root
 
@@ -171,17 +174,18 @@ def repair(
 ) -> list[str]:
     """Return a well-formed sequence over `num_words` words, close to `labels`.
 
-    For comparison with decoding that is well-formed by construction. What is a tree
-    already stays as it is. Else, from left to right: a closing label also closes what
-    is open within it, and is left out where none such is open; words beyond the last,
-    empty constituents and unknown symbols are left out; the first bracket goes around
-    all that follows; missing words go where the sequence ends.
+    Used for unconstrained decoding, as a baseline for the constrained search. A valid
+    tree is returned unchanged. Otherwise, from left to right: a closing label also
+    closes all constituents opened inside it, and is dropped if no such constituent is
+    open; extra words, empty constituents and unknown symbols are dropped; the first
+    bracket becomes the root of everything that follows; missing words are added at the
+    end.
 
     Args:
         labels: Any symbols.
         num_words: Length of the sentence, at least 1.
-        root: Label around all, where a word comes before any bracket.
-        word_symbols: What stands for a word; for one that is missing, "XX" does.
+        root: Label of the root if a word comes before any bracket.
+        word_symbols: The symbols that stand for a word; "XX" is used for missing words.
 
     Raises:
         ValueError: If `num_words` is below 1.
@@ -196,7 +200,7 @@ def repair(
 
     def close() -> None:
         label = stack.pop()
-        if is_opening(repaired[-1]):  # nothing is in it
+        if is_opening(repaired[-1]):  # empty constituent
             repaired.pop()
         else:
             repaired.append(f"){label}")
@@ -226,24 +230,24 @@ def repair(
 
 
 def is_opening(symbol: str) -> bool:
-    """Whether a symbol opens a constituent."""
+    """Return whether a symbol opens a constituent."""
     return len(symbol) > 1 and symbol[0] == "("
 
 
 def is_closing(symbol: str) -> bool:
-    """Whether a symbol closes a constituent."""
+    """Return whether a symbol closes a constituent."""
     return len(symbol) > 1 and symbol[0] == ")"
 
 
-def _close(stack: list[tuple[str, list]], label: str, place: str) -> trees.Tree | None:
-    """Close the innermost constituent; return the tree if that was the last."""
+def _close(stack: list[tuple[str, list]], label: str, where: str) -> trees.Tree | None:
+    """Close the innermost constituent; return the tree if it was the root."""
     if not stack:
-        raise ValueError(f"{place} closes what was not opened.")
+        raise ValueError(f"{where} closes a constituent that was not opened.")
     opened, children = stack.pop()
     if opened != label:
-        raise ValueError(f"{place} must be {f'){opened}'!r}, which is open.")
+        raise ValueError(f"{where} must be {f'){opened}'!r}, which is open.")
     if not children:
-        raise ValueError(f"{place} closes a constituent without words.")
+        raise ValueError(f"{where} closes a constituent without words.")
     tree = trees.Tree(label, tuple(children))
     if not stack:
         return tree

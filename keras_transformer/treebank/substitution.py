@@ -1,9 +1,9 @@
-"""Further training trees from few: constituents substituted by others of their kind.
+"""Data augmentation for small treebanks: constituents substituted by similar ones.
 
 As in "Substructure Substitution: Structured Data Augmentation for NLP" (Shi, Livescu &
-Gimpel 2021): a constituent of one tree takes the place of one with the same label in
-another. What a label may contain then no longer hangs on the words around it, which a
-model of a few thousand trees would learn by heart.
+Gimpel 2021): a constituent of one tree replaces one with the same label in another. The
+content of a constituent then no longer depends on the words around it, which a model
+trained on a few thousand trees would memorize.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from keras_transformer.treebank import trees
 
 
 class Substitution:
-    """Draws trees that are `bank`'s, with constituents of its other trees.
+    """Draws variants of the trees of a treebank by substituting constituents.
 
-    From the root down, each constituent below it is substituted with probability
-    `rate`, and what is within it stays. What takes its place is drawn among the
-    constituents of the bank with the same label, under a parent of the same label, and
-    about as long: its words are at least half as many and at most twice.
+    Going down from the root, each constituent below the root is substituted with
+    probability `rate`; constituents inside a substituted one are not visited. The
+    replacement is drawn from all constituents of the treebank that have the same label,
+    a parent with the same label, and between half and twice the number of words.
 
     Args:
         bank: Cleaned trees.
-        rate: In [0, 1).
+        rate: Probability of substituting a constituent, in [0, 1).
 
     Raises:
         ValueError: If `rate` is outside [0, 1).
@@ -47,14 +47,14 @@ class Substitution:
             self._donors[kind] = np.array(lengths), nodes
 
     def draw(self, tree: trees.Tree, random: np.random.Generator) -> trees.Tree:
-        """Return one more tree, made from a tree of the bank."""
-        inside = 0  # constituents that are open within a chosen one
+        """Return a variant of a tree of the bank."""
+        num_replaced = 0  # open constituents that belong to a replaced one
         stack = [[]]
         path = []
         for kind, node in trees.walk(tree):
             if kind == trees.OPEN:
-                if inside or (path and random.random() < self.rate):
-                    inside += 1
+                if num_replaced or (path and random.random() < self.rate):
+                    num_replaced += 1
                 path.append(node)
                 stack.append([])
             elif kind == trees.LEAF:
@@ -62,12 +62,12 @@ class Substitution:
             else:
                 path.pop()
                 children = stack.pop()
-                if inside == 1:
+                if num_replaced == 1:
                     donor = self._donor(path[-1], node, random)
                     stack[-1].append(donor)
                 else:
                     stack[-1].append(trees.Tree(node.label, tuple(children)))
-                inside -= bool(inside)
+                num_replaced -= bool(num_replaced)
         return stack[0][0]
 
     def _donor(self, parent, node, random):

@@ -1,10 +1,10 @@
-"""Constituency trees, and the Penn Treebank brackets that they are kept in.
+"""Constituency trees, and reading and writing them in Penn Treebank brackets.
 
 `(S (NP (DT The) (NN fox)) (VP (VBD slept)) (. .))` is a tree: a bracket with a word is
-a leaf with its part-of-speech tag, any other is a constituent with its label. Words
-stand in the treebank's form, where "(" is "-LRB-": `escape` brings them there.
+a leaf with a part-of-speech tag, any other bracket is a constituent with a label. Words
+are written in the treebank's form, in which "(" is "-LRB-" (see `escape`).
 
-Nothing here recurses, so that a tree may be as deep as its sentence is long.
+All functions are iterative, so very deep trees do not hit Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from keras_transformer import text_files
+from keras_transformer import text_files, wording
 
-# The tag of what the treebank adds without a word being there: traces.
+# Tag of traces (empty elements), which stand for no word of the sentence.
 TRACE_TAG = "-NONE-"
 
-# The label of what is around a sentence of several parts in a cleaned tree.
+# Root label of a cleaned tree whose sentence has several parts.
 TOP = "TOP"
 
-# What the events of `walk` are called.
+# Events of `walk`.
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
-# The bracket that treebanks and parsers put around the sentence's own.
+# Labels of the extra root that treebanks and parsers add.
 _OUTER_LABELS = frozenset({"", "ROOT", TOP, "S1"})
 
 # ASCII: a no-break space is part of a word.
 _TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
 _NO_LABEL = re.compile(r"[()\s]", re.ASCII)
 _NO_WORD = re.compile(r"\s", re.ASCII)
-_WITHOUT_FUNCTION = re.compile(r"-.*|.[^-=]*", re.DOTALL)
+_LABEL_BEFORE_FUNCTION = re.compile(r"-.*|.[^-=]*", re.DOTALL)
 
 _ROUND = {"(": "-LRB-", ")": "-RRB-"}
-# What stands for a bracket that is a word.
+# Names of words that are brackets.
 BRACKETS = _ROUND | {"[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 
 
@@ -46,8 +46,8 @@ class Leaf:
     """A word with its part-of-speech tag.
 
     Raises:
-        ValueError: If the tag or the word is empty or has white space, or the tag a
-            round bracket.
+        ValueError: If the tag or the word is empty or contains white space, or the tag
+            contains a round bracket.
     """
 
     tag: str
@@ -56,12 +56,12 @@ class Leaf:
     def __post_init__(self):
         if not self.tag or _NO_LABEL.search(self.tag):
             raise ValueError(
-                "`tag` must be without white space and round brackets, and not empty. "
+                "`tag` must not be empty, or contain white space or round brackets. "
                 f"Received: tag={self.tag!r}."
             )
         if not self.word or _NO_WORD.search(self.word):
             raise ValueError(
-                "`word` must be without white space, and not empty. "
+                "`word` must not be empty or contain white space. "
                 f"Received: word={self.word!r}."
             )
 
@@ -70,14 +70,14 @@ class Leaf:
 class Tree:
     """A constituent: a label over at least one constituent or word.
 
-    `str` gives its brackets on one line.
+    `str(tree)` is its brackets on one line.
 
     Args:
         label: Such as "NP"; empty for the treebank's outermost bracket.
         children: From left to right.
 
     Raises:
-        ValueError: If the label has white space or round brackets, or there are no
+        ValueError: If the label contains white space or round brackets, or there are no
             children.
     """
 
@@ -87,7 +87,7 @@ class Tree:
     def __post_init__(self):
         if _NO_LABEL.search(self.label):
             raise ValueError(
-                "`label` must be without white space and round brackets. "
+                "`label` must not contain white space or round brackets. "
                 f"Received: label={self.label!r}."
             )
         if not isinstance(self.children, tuple) or not self.children:
@@ -129,7 +129,7 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True)
 class Constituent:
-    """A label over words `start` up to, not including, `end`."""
+    """A label over the words from `start` to `end` (exclusive)."""
 
     label: str
     start: int
@@ -137,10 +137,10 @@ class Constituent:
 
 
 def walk(tree: Tree) -> Iterator[tuple[str, Tree | Leaf]]:
-    """Yield what is met from left to right, as (event, node).
+    """Yield (event, node) in depth-first order, from left to right.
 
-    The event is OPEN and, when its children have been met, CLOSE for each tree, and
-    LEAF for each leaf.
+    Each tree yields OPEN before its children and CLOSE after them; each leaf yields
+    LEAF.
     """
     yield OPEN, tree
     stack = [(tree, iter(tree.children))]
@@ -160,7 +160,7 @@ def walk(tree: Tree) -> Iterator[tuple[str, Tree | Leaf]]:
 def constituents(tree: Tree) -> list[Constituent]:
     """Return every constituent with its span, in the order of opening brackets."""
     found: list[Constituent | None] = []
-    opened = []  # where in `found`, and at which word
+    opened = []  # index in `found`, and index of the first word
     position = 0
     for kind, node in walk(tree):
         if kind == OPEN:
@@ -176,18 +176,18 @@ def constituents(tree: Tree) -> list[Constituent]:
 
 def depth(tree: Tree) -> int:
     """Return the number of constituents around the most deeply nested word."""
-    now = deepest = 0
+    current = deepest = 0
     for kind, _ in walk(tree):
-        now += (kind == OPEN) - (kind == CLOSE)
-        deepest = max(deepest, now)
+        current += (kind == OPEN) - (kind == CLOSE)
+        deepest = max(deepest, current)
     return deepest
 
 
 def escape(word: str) -> str:
-    """Return a word in the treebank's form, in which no round bracket is left.
+    """Return a word in the treebank's form, which has no round brackets.
 
-    A word that is a bracket of any kind becomes its name, such as "-LRB-" or "-LCB-";
-    a round bracket within a word does too: ":)" becomes ":-RRB-".
+    A word that is a bracket of any kind becomes its name, such as "-LRB-" or "-LCB-".
+    Round brackets inside a word are replaced too: ":)" becomes ":-RRB-".
     """
     if word in BRACKETS:
         return BRACKETS[word]
@@ -208,30 +208,32 @@ def write(tree: Tree) -> str:
 
 
 def write_trees(path: str | os.PathLike | None, trees: Sequence[Tree | None]) -> None:
-    """Write one tree a line, or to standard output for None.
+    """Write one tree per line.
 
-    A tree that is None gives an empty line: there is no parse of this sentence.
+    Args:
+        path: The file to write; None: standard output.
+        trees: The trees; None (a sentence without parse) is written as an empty line.
     """
     text_files.write_lines(
         path, ["" if tree is None else write(tree) for tree in trees]
     )
 
 
-def without_function(label: str) -> str:
-    """Return a label without what "-" or "=" adds: "NP-SBJ-1" and "NP=2" are "NP".
+def strip_function(label: str) -> str:
+    """Return a label without its function and index: "NP" for "NP-SBJ-1" and "NP=2".
 
-    A label that begins with "-" is whole: "-LRB-".
+    A label that begins with "-", such as "-LRB-", is returned unchanged.
     """
-    found = _WITHOUT_FUNCTION.match(label)
+    found = _LABEL_BEFORE_FUNCTION.match(label)
     return found[0] if found else label
 
 
 def clean(tree: Tree) -> Tree:
-    """Return the tree as parsers learn it and are scored on.
+    """Return the tree in the form used for training and scoring.
 
-    Traces are gone, and constituents that had nothing else; function labels are gone
-    (`without_function`); and so is the outermost bracket that is unlabelled or named
-    ROOT, TOP or S1, unless the sentence falls apart without it: then it is TOP.
+    Removes traces and constituents that contain only traces, function labels
+    (`strip_function`), and an outermost bracket that is unlabeled or named ROOT, TOP or
+    S1. If that bracket has several children, or a word, it becomes TOP instead.
 
     Raises:
         ValueError: If no word is left.
@@ -246,97 +248,90 @@ def clean(tree: Tree) -> Tree:
         else:
             children = stack.pop()
             if children:
-                label = without_function(node.label)
+                label = strip_function(node.label)
                 stack[-1].append(Tree(label, tuple(children)))
     if not stack[0]:
-        raise ValueError(f"The tree has no words but traces. Received: {tree}.")
+        raise ValueError(f"The tree has no words, only traces. Received: {tree}.")
     return _without_outer(stack[0][0])
 
 
 def from_string(text: str) -> Tree:
-    """Return the one tree that is written in `text`.
+    """Parse one tree in Penn Treebank brackets.
 
     Raises:
-        ValueError: If the brackets are not those of one tree.
+        ValueError: If the text is not exactly one tree.
     """
     return _parse(text.split("\n"), "text", 1, may_be_several=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Treebank:
-    """What `read_trees` read.
+    """The result of `read_trees`.
 
     Attributes:
-        trees: In the order of the files. None where an empty or bad line stands for a
-            missing parse (`allow_empty`).
-        places: Of each tree, its file and line, for messages.
-        problems: What was wrong with each bad tree that was left out.
+        trees: The trees in file order; None for a missing parse (`allow_empty`).
+        locations: File and line of each tree, for messages.
+        problems: One error message for each bad tree that was left out.
     """
 
     trees: list[Tree | None]
-    places: list[str]
+    locations: list[str]
     problems: list[str]
-
-    @property
-    def num_bad(self) -> int:
-        """Number of bad trees."""
-        return len(self.problems)
 
 
 def read_trees(
     path: str | os.PathLike,
     *,
-    one_a_line: bool = False,
+    one_per_line: bool = False,
     allow_empty: bool = False,
     skip_bad: bool = False,
 ) -> Treebank:
-    """Read trees in Penn Treebank brackets, uncleaned.
+    """Read trees in Penn Treebank brackets, without cleaning them.
 
-    A tree takes one line or several; it begins with a bracket in the first column, and
-    the lines that continue it are indented, as in the Penn Treebank: so a bracket too
-    few is found where it is. Blank lines mean nothing. Both change with `one_a_line`.
+    A tree has one or more lines. As in the Penn Treebank, it starts with a bracket in
+    the first column and its other lines are indented, so a missing bracket is reported
+    for the right tree. Blank lines are ignored. `one_per_line` changes both rules.
 
     Args:
-        path: A file, plain or .gz, or a folder, whose files *.mrg and *.mrg.gz are
-            read in sorted order, those of its folders too (wsj/00/*.mrg).
-        one_a_line: Whether line n is tree n. Then an empty line is bad, and several
-            brackets beside each other are one tree under an unlabelled bracket, as
-            EVALB takes them.
-        allow_empty: With `one_a_line`: whether an empty line gives None in place of a
-            tree, and with `skip_bad` a bad one too, so that line n stays tree n.
-        skip_bad: Whether to go on after a bad tree; else it is an error.
+        path: A file (also .gz), or a folder, in which all files *.mrg and *.mrg.gz are
+            read in sorted order, including subfolders (wsj/00/*.mrg).
+        one_per_line: Whether line n is tree n. An empty line is then bad, and several
+            brackets on a line are one tree under an unlabeled bracket, as in EVALB.
+        allow_empty: With `one_per_line`: whether an empty line (and with `skip_bad` a
+            bad one) gives None, so that line n stays tree n.
+        skip_bad: Whether to continue after a bad tree instead of raising.
 
     Raises:
-        FileNotFoundError: If there is no such file, or none in the folder.
-        ValueError: If a tree is bad, or a line no UTF-8; the message names file and
-            line. Or if `allow_empty` comes without `one_a_line`.
+        FileNotFoundError: If the file does not exist, or the folder contains none.
+        ValueError: If a tree is bad or a line is not valid UTF-8 (the message names
+            file and line), or if `allow_empty` is used without `one_per_line`.
     """
-    if allow_empty and not one_a_line:
+    if allow_empty and not one_per_line:
         raise ValueError(
-            "`allow_empty` needs `one_a_line`. Received: one_a_line=False, "
+            "`allow_empty` needs `one_per_line`. Received: one_per_line=False, "
             "allow_empty=True."
         )
     bank = Treebank([], [], [])
     for file in _files(pathlib.Path(path)):
         lines = text_files.read_lines(file)
-        chunks = enumerate(([line] for line in lines), 1) if one_a_line else None
+        chunks = enumerate(([line] for line in lines), 1) if one_per_line else None
         for number, chunk in chunks or _chunks(lines):
             tree = None
             try:
                 if chunk[0].strip() or not allow_empty:
-                    tree = _parse(chunk, str(file), number, may_be_several=one_a_line)
+                    tree = _parse(chunk, str(file), number, may_be_several=one_per_line)
             except ValueError as error:
                 if not skip_bad:
                     raise
                 bank.problems.append(str(error))
             if tree is not None or allow_empty:
                 bank.trees.append(tree)
-                bank.places.append(f"{file}, line {number}")
+                bank.locations.append(f"{file}, line {number}")
     return bank
 
 
 def _flat(tree: Tree) -> Iterator[tuple[str, str | Leaf]]:
-    """Yield what makes a tree equal to another."""
+    """Yield the events and labels that define equality of trees."""
     for kind, node in walk(tree):
         yield kind, node if kind == LEAF else node.label
 
@@ -360,7 +355,7 @@ def _files(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of each tree, with the number of the first."""
+    """Yield the number of the first line and the lines of each tree."""
     first, chunk = 0, []
     for number, line in enumerate(lines, start=1):
         if line.startswith("(") and chunk:
@@ -376,7 +371,7 @@ def _chunks(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 @dataclasses.dataclass(slots=True)
 class _Bracket:
-    """An open bracket with what was read of it."""
+    """An open bracket and its content so far."""
 
     line: int
     label: str | None = None
@@ -384,16 +379,16 @@ class _Bracket:
     children: list[Tree | Leaf] = dataclasses.field(default_factory=list)
 
 
-# NLTK's reader names neither file nor line, accepts what is no tree (words beside
-# constituents, empty brackets) and recurses where its trees are walked: hence our own.
+# Not NLTK's reader: its errors name neither file nor line, it accepts malformed trees
+# (words beside constituents, empty brackets), and its tree traversal is recursive.
 def _parse(lines: Sequence[str], name: str, first: int, may_be_several: bool) -> Tree:
     """Return the tree written in these lines.
 
     Args:
-        lines: Of one tree.
-        name: Of the file, for messages.
-        first: Number of the first line in it.
-        may_be_several: Whether brackets beside each other are a tree.
+        lines: The lines of one tree.
+        name: File name, for messages.
+        first: Line number of the first line.
+        may_be_several: Whether several top-level brackets form one tree.
     """
     roots: list[Tree | Leaf] = []
     stack: list[_Bracket] = []
@@ -409,19 +404,19 @@ def _parse(lines: Sequence[str], name: str, first: int, may_be_several: bool) ->
                 if roots and not stack and not may_be_several:
                     raise bad(
                         number,
-                        "a second tree begins before the line ends, or on an indented "
-                        "line. Begin each tree in the first column of a line.",
+                        "a second tree starts on the same line, or on an indented "
+                        "line. Start each tree in the first column of a line.",
                     )
                 stack.append(_Bracket(number))
             elif token == ")":
                 if not stack:
-                    raise bad(number, "a closing bracket has no opening one.")
+                    raise bad(number, "a closing bracket has no opening bracket.")
                 closed = stack.pop()
                 (stack[-1].children if stack else roots).append(
                     _finished(closed, stack, bad)
                 )
             elif not stack:
-                raise bad(number, f"{token!r} stands outside all brackets.")
+                raise bad(number, f"{token!r} is outside all brackets.")
             elif stack[-1].children or stack[-1].word is not None:
                 raise bad(number, _word_not_alone(token))
             elif stack[-1].label is None:
@@ -431,15 +426,15 @@ def _parse(lines: Sequence[str], name: str, first: int, may_be_several: bool) ->
     if stack:
         raise bad(
             stack[-1].line,
-            f"a bracket is not closed; {len(stack)} closing missing in the tree that "
-            f"begins in line {first}.",
+            "a bracket is not closed; the tree that starts in line "
+            f"{first} needs {wording.count(len(stack), 'more closing bracket')}.",
         )
     if not roots:
-        raise bad(first, "a tree is needed, and the line is empty.")
+        raise bad(first, "a tree is needed, but the line is empty.")
     is_whole = len(roots) == 1 and isinstance(roots[0], Tree)
     tree = roots[0] if is_whole else Tree("", tuple(roots))
     if all(tag == TRACE_TAG for tag in tree.tags):
-        raise bad(first, "the tree has no words but traces.")
+        raise bad(first, "the tree has no words, only traces.")
     return tree
 
 
@@ -448,14 +443,14 @@ def _finished(
     around: Sequence[_Bracket],
     bad: Callable[[int, str], ValueError],
 ) -> Tree | Leaf:
-    """Return what a bracket is now that it is closed."""
+    """Return the leaf or tree of a closed bracket."""
     if bracket.word is not None:
         return Leaf(bracket.label, bracket.word)
     if not bracket.children:
         label = bracket.label or ""
         raise bad(bracket.line, f"the bracket ({label}) has no words.")
     if bracket.label is None and any(outer.label is not None for outer in around):
-        raise bad(bracket.line, "only the outermost bracket may be without a label.")
+        raise bad(bracket.line, "only the outermost bracket may have no label.")
     return Tree(bracket.label or "", tuple(bracket.children))
 
 

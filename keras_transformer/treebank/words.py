@@ -1,8 +1,7 @@
-"""Raw English text cut into words as the Penn Treebank has them.
+"""Tokenizing raw English text by the conventions of the Penn Treebank.
 
-Written from the treebank's conventions, one sentence a text: sacremoses 0.2 has a
-`penn_tokenize`, which ends in an error on every text, and the Moses tokenizer's other
-conventions ("don 't" for "do n't") are not the treebank's.
+Not sacremoses: `penn_tokenize` of version 0.2 raises an error on every text, and the
+Moses tokenizer has other conventions ("don 't" instead of "do n't").
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import re
 
 from keras_transformer.treebank import trees
 
-# What may follow an apostrophe that opens no quotation: elisions, and the second words
-# of contractions, which stand apart where the text has the treebank's words already.
+# What may follow an apostrophe that is not an opening quote: elisions, and the second
+# part of contractions in text that is already tokenized.
 _ELISIONS = "em|tis|twas|til|n|cause|s|m|d|ll|re|ve"
 
 _CHARACTERS = str.maketrans(
@@ -29,21 +28,21 @@ _CHARACTERS = str.maketrans(
 _RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        # A quotation mark opens after white space and brackets, and closes elsewhere.
+        # A quotation mark opens after white space or a bracket, else it closes.
         (r'(^|[\s(\[{])"', r"\1 `` "),
         (r'"', " '' "),
         (r"``|''", r" \g<0> "),
         (r"\.{3,}", " ... "),
         (r"-{2,}", " -- "),
-        # "5,300" and "9:30" are words, and "http://" the beginning of one.
+        # "5,300" and "9:30" stay one word, and "http://" is the start of one.
         (r",(?!\d)|(?<!\d),", " , "),
         (r":(?![\d/])|(?<!\d):(?=\d)", " : "),
         (r"[;?!%#()\[\]{}]", r" \g<0> "),
-        # "US$" and "AT&T" are words.
+        # "US$" and "AT&T" stay one word.
         (r"(?<![A-Z])\$", " $ "),
         (r"\$(?=\d)", "$ "),
         (r"(?<!\w)&|&(?!\w)", " & "),
-        # The sentence's period; that of "U.S." stays, and stands for both.
+        # The final period is a word, but the period of a final "U.S." is not split off.
         (r"(?<=[^\s.])(?<!\.[A-Za-z])\.(?=[\s'})\]]*$)", " . "),
         (rf"(?i)(?<!\S)'(?=[a-z])(?!(?:{_ELISIONS})\b)", " ` "),
         (r"(?<=\w)(?:n't|N'T)\b", r" \g<0>"),
@@ -62,12 +61,12 @@ _RULES = [
 def penn_words(text: str) -> list[str]:
     """Return the words of a sentence in the treebank's form.
 
-    Punctuation stands apart, contractions are two words ("do n't"), double quotation
-    marks are "``" and "''", brackets have names ("-LRB-") and "/" is written as the
-    treebank does, with a backslash before it.
+    Punctuation is split off, contractions are two words ("do n't"), double quotation
+    marks become "``" and "''", brackets become names ("-LRB-"), and "/" is escaped with
+    a backslash.
 
     Args:
-        text: One English sentence. Its last period is a word, others belong to theirs.
+        text: One English sentence. Only its last period is split off.
     """
     text = text.translate(_CHARACTERS)
     for pattern, replacement in _RULES:

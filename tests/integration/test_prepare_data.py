@@ -173,7 +173,8 @@ REFUSED |= {
     "bad weight": ({**TREES, "train_trees": "trees:0"}, "trees:0: `weight` must be"),
     "unbalanced tree": (
         {**TREES, "train_trees": "unbalanced"},
-        "unbalanced, line 2: a bracket is not closed; 2 closing missing",
+        "unbalanced, line 2: a bracket is not closed; the tree that starts in line 2 "
+        "needs 2 more closing brackets.",
     ),
     "too long a tree": (
         {**TREES, "max_length": "9"},

@@ -73,7 +73,7 @@ def test_the_graph_joins_tags_as_python_does(tree, data):
     ]
     found = written_with_tags(rows_of([tagged], TAGGED), [" ".join(tree.words)])
     expected = linearisation.delinearise(
-        sequence, tree.words, linearisation.joined_tags(tree.words, tags)
+        sequence, tree.words, linearisation.merge_tags(tree.words, tags)
     )
     assert found.numpy()[0].decode() == str(expected)
 

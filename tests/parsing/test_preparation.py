@@ -196,9 +196,9 @@ def test_weights_are_above_zero(weight):
 
 # Bad trees in the third line of a file, and what is said of them.
 BAD = {
-    "unbalanced": ("(S (NP (NN fox))", "a bracket is not closed; 1 closing missing"),
-    "too many": ("(S (NP (NN fox))))", "a closing bracket has no opening one"),
-    "no words": ("(S (NP (-NONE- *)))", "the tree has no words but traces"),
+    "unbalanced": ("(S (NP (NN fox))", "line 3 needs 1 more closing bracket."),
+    "too many": ("(S (NP (NN fox))))", "a closing bracket has no opening bracket"),
+    "no words": ("(S (NP (-NONE- *)))", "the tree has no words, only traces"),
     "empty": ("(S (NP ) (NN fox))", "the bracket (NP) has no words"),
     "brackets as words": ("(S (-LRB- () (NN fox))", "the bracket () has no words"),
     "no tag": ("(S fox slept)", "must be alone in a bracket with its tag"),
@@ -312,5 +312,5 @@ def test_the_treebanks_sample_is_prepared_as_it_is(shared_data, tmp_path):
     sources, targets = zip(*(corpus[n] for n in range(273)), strict=True)
     assert [vocabulary.decode(ids) for ids in targets] == [*map(linearise, gold)]
     assert tokenizer.decode(sources) == [" ".join(tree.words) for tree in gold]
-    written = trees.read_trees(tmp_path / "data" / "valid.target", one_a_line=True)
+    written = trees.read_trees(tmp_path / "data" / "valid.target", one_per_line=True)
     assert written.trees == gold

@@ -1,10 +1,10 @@
-"""Trees that hypothesis draws."""
+"""Random trees for property-based tests with hypothesis."""
 
 from hypothesis import strategies as st
 
 from keras_transformer.treebank import trees
 
-# "XX" is both a label and a tag here, to be told from the symbol of a word.
+# "XX" is a label and a tag here: neither may be confused with the word symbol "XX".
 LABELS = ("S", "NP", "VP", "X", "XX", "-LRB-")
 
 _LEAVES = st.builds(
@@ -25,5 +25,5 @@ def _over(children):
     )
 
 
-# Over any words, in which brackets may still stand.
+# Words may contain brackets, that is, need not be escaped.
 TREES = _over(st.recursive(_LEAVES, _over, max_leaves=13))

@@ -9,8 +9,8 @@ def parsed(*lines):
     return [trees.from_string(line) for line in lines]
 
 
-def test_sentences_fall_into_classes_by_length():
-    """Of lengths 1, 2, 3 and 5 only the last parse is wrong: X for S."""
+def test_sentences_are_grouped_by_length():
+    """Sentences of length 1, 2, 3 and 5; only the last parse is wrong: X for S."""
     lines = [f"(S {'(NN fox)' * length})" for length in (1, 2, 3, 5)]
     gold = parsed(*lines)
     scores = evalb.score_trees(gold, [*gold[:3], *parsed(lines[3].replace("S", "X"))])
@@ -21,14 +21,15 @@ def test_sentences_fall_into_classes_by_length():
 
 
 @pytest.mark.parametrize("bounds", [(0, 10), (10, 10), (20, 10)])
-def test_bounds_must_rise(bounds):
+def test_bounds_must_increase(bounds):
     scores = evalb.score_trees(*[parsed("(S (NN fox))")] * 2)
-    with pytest.raises(ValueError, match="`bounds` must rise from 1 or more. Received"):
+    message = "`bounds` must be at least 1 and increase. Received: bounds="
+    with pytest.raises(ValueError, match=message):
         analysis.scores_by_length(scores, bounds)
 
 
 def test_scores_by_label_count_each_tree_by_its_own_labels():
-    """NP: 1 of 2 found, 1 of 1 right. PRT of the parse matches ADVP of gold."""
+    """NP: recall 1 of 2, precision 1 of 1. PRT of the parse matches ADVP of gold."""
     gold = parsed("(S (NP (NN fox)) (VP (VBD ran) (ADVP (RB off))) (NP (NN now)))")
     test = parsed("(S (NP (NN fox)) (VP (VBD ran) (PRT (RB off))) (XP (NN now)))")
     found = analysis.scores_by_label([*gold, *gold], [*test, None])
@@ -55,14 +56,14 @@ def test_the_baseline_branches_to_the_right():
 
 
 def test_the_baseline_needs_words_and_their_tags():
-    with pytest.raises(ValueError, match="`words` must be .* 0 words, 0 tags"):
+    with pytest.raises(ValueError, match="`words` must not be .* 0 words, 0 tags"):
         analysis.right_branching([], [])
-    with pytest.raises(ValueError, match="`tags` one for each. Received: 2 words, 1"):
+    with pytest.raises(ValueError, match="one tag per word. Received: 2 words, 1 tags"):
         analysis.right_branching(["red", "fox"], ["JJ"])
 
 
 def test_the_baseline_has_its_known_score_on_the_treebank(treebank):
-    """What a trained parser is shown beside."""
+    """Reports show this baseline next to the scores of a trained parser."""
     gold = treebank["dev"]
     test = [analysis.right_branching(tree.words, tree.tags) for tree in gold]
     assert evalb.score_trees(gold, test).summary.bracket_f1 == pytest.approx(

@@ -1,4 +1,4 @@
-"""Pictures of trees, from trees written by hand."""
+"""Drawings of handwritten trees."""
 
 import re
 from xml.etree import ElementTree
@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_text_has_a_line_for_each_constituent_and_word():
-    """A tag "XX" says nothing and is not shown."""
+    """The unknown tag "XX" is not drawn."""
     assert drawing.draw_text(trees.from_string(FOX)).splitlines() == [
         "S",
         "├─ NP",
@@ -29,7 +29,7 @@ def test_text_has_a_line_for_each_constituent_and_word():
 
 
 def texts_of(svg):
-    """What stands where: of each text, x and y."""
+    """Return (text, x, y) of every text in the drawing."""
     found = [
         (node.text, int(node.get("x")), int(node.get("y")))
         for node in ElementTree.fromstring(svg).iter(f"{SVG}text")
@@ -37,7 +37,7 @@ def texts_of(svg):
     return found
 
 
-def test_svg_has_words_in_one_row_in_their_order_and_no_two_texts_on_one_place():
+def test_svg_has_the_words_in_order_in_one_row_and_no_texts_at_the_same_position():
     svg = drawing.draw_svg(trees.from_string(FOX))
     texts = texts_of(svg)
     labels = "S NP DT The fox VP VBD slept PP IN in NP NN bed . ."
@@ -47,7 +47,7 @@ def test_svg_has_words_in_one_row_in_their_order_and_no_two_texts_on_one_place()
     assert [text for text, _ in row] == ["The", "fox", "slept", "in", "bed", "."]
     assert [x for _, x in row] == sorted(x for _, x in row)
     assert len({(x, y) for _, x, y in texts}) == len(texts)
-    # Every node but the root hangs on a line.
+    # Every node except the root has a line to its parent.
     lines = [*ElementTree.fromstring(svg).iter(f"{SVG}line")]
     assert len(lines) == len(texts) - 1
     assert not re.search(r"href|url\(|@import", svg)
@@ -64,18 +64,18 @@ def test_texts_of_a_row_do_not_overlap():
             assert right < left
 
 
-def test_a_constituent_is_over_the_middle_of_its_words():
-    """Two words of equal width, so NP is half way between them."""
-    place = {
+def test_a_constituent_is_centered_above_its_words():
+    """Both words have the same width, so NP is halfway between them."""
+    middle = {
         text: x
         for text, x, _ in texts_of(
             drawing.draw_svg(trees.from_string("(NP (XX abc) (XX def))"))
         )
     }
-    assert place["NP"] * 2 == pytest.approx(place["abc"] + place["def"], abs=1)
+    assert middle["NP"] * 2 == pytest.approx(middle["abc"] + middle["def"], abs=1)
 
 
-def test_several_trees_stand_under_each_other_in_one_document():
+def test_several_trees_are_drawn_below_each_other_in_one_document():
     one, two = trees.from_string(FOX), trees.from_string("(X (XX a) (XX b))")
     root = ElementTree.fromstring(drawing.draw_svg([one, two]))
     assert [node.text for node in root.iter(f"{SVG}title")] == [
@@ -87,17 +87,17 @@ def test_several_trees_stand_under_each_other_in_one_document():
         for group in root.iter(f"{SVG}g")
     )
     assert max(first) < min(second) < int(root.get("height"))
-    with pytest.raises(ValueError, match="`tree` must be a tree or several. Received"):
+    with pytest.raises(ValueError, match="a tree or several trees. Received: none"):
         drawing.draw_svg([])
 
 
-def test_what_terminals_and_xml_cannot_take_is_replaced_or_escaped():
+def test_control_characters_are_replaced_and_xml_is_escaped():
     tree = trees.Tree("", (trees.Leaf("XX", "<\x1b&"),))
     assert drawing.draw_text(tree) == "()\n└─ <\N{REPLACEMENT CHARACTER}&"
     assert texts_of(drawing.draw_svg(tree))[1][0] == "<\N{REPLACEMENT CHARACTER}&"
 
 
-def test_a_tree_may_be_deep():
+def test_a_tree_deeper_than_the_recursion_limit_is_drawn():
     tree = trees.Tree("S", (trees.Leaf("XX", "a"),))
     for _ in range(3000):
         tree = trees.Tree("S", (tree,))

@@ -1,4 +1,4 @@
-"""Bracket scores: EVALB's own figures, and its rules one by one."""
+"""Bracket scores: EVALB's published output, and each of its rules."""
 
 import json
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from keras_transformer.parsing import evaluation
 from keras_transformer.treebank import evalb, trees
 from keras_transformer.treebank.evalb_parameters import EvalbParameters, read_parameters
 
@@ -19,7 +20,7 @@ def compare(gold, test, **parameters):
 
 
 def counts(comparison):
-    """Constituents that match, of gold and of test."""
+    """Return the numbers of matched, gold and test constituents."""
     return len(comparison.matched), len(comparison.gold), len(comparison.test)
 
 
@@ -39,12 +40,12 @@ def evalb_data(shared_data):
     ],
 )
 def test_the_report_is_what_evalb_prints(evalb_data, parameter_file, expected_file):
-    """Every sentence line, the totals and both summaries, to the character."""
-    scores = evalb.score_files(
-        evalb_data / "sample/sample.gld",
-        evalb_data / "sample/sample.tst",
-        read_parameters(evalb_data / parameter_file),
+    """All sentence lines, the totals and both summaries are equal as text."""
+    gold, test = evaluation.read_pairs(
+        evalb_data / "sample/sample.tst", evalb_data / "sample/sample.gld"
     )
+    parameters = read_parameters(evalb_data / parameter_file)
+    scores = evalb.score_trees(gold, test, parameters)
     expected = (evalb_data / expected_file).read_text()
     assert evalb.format_scores(scores) == expected
 
@@ -57,7 +58,7 @@ def test_a_tree_matches_itself_cleaned_or_not(treebank, shared_data):
 
 
 def test_constituents_match_by_span_and_label():
-    """The test tree has S, NP 0-2 and VP 2-4 right, and NP 3-4 for ADVP."""
+    """S, NP 0-2 and VP 2-4 of the test tree are correct; NP 3-4 should be ADVP."""
     found = compare(GOLD, GOLD.replace("ADVP", "NP"))
     assert counts(found) == (3, 4, 4)
     assert counts(compare(GOLD, GOLD.replace("ADVP", "NP"), labeled=False)) == (4, 4, 4)
@@ -69,8 +70,8 @@ def test_equal_labels_match():
     assert counts(compare(GOLD, test, equal_labels=frozenset())) == (3, 4, 4)
 
 
-def test_deleted_tags_take_their_words_and_what_is_left_empty():
-    """The comma's place does not matter, nor a bracket around commas only."""
+def test_words_with_deleted_tags_and_constituents_without_other_words_are_ignored():
+    """The position of a comma does not matter, nor a bracket around commas only."""
     gold = "(TOP (S (NP (NN fox) (, ,)) (VP (VBD ran))))"
     test = "(S (NP (NN fox)) (VP (PRN (, ,)) (VBD ran)))"
     found = compare(gold, test)
@@ -86,9 +87,7 @@ def test_function_labels_and_unlabelled_brackets_do_not_count():
 @pytest.mark.parametrize(
     ("num_gold", "num_test", "expected"), [(1, 3, 1), (3, 1, 1), (2, 2, 2)]
 )
-def test_of_the_same_constituent_several_times_each_pairs_once(
-    num_gold, num_test, expected
-):
+def test_repeated_constituents_are_paired_once_each(num_gold, num_test, expected):
     """EVALB's README, section 7, number 5."""
 
     def nested(times):
@@ -98,15 +97,15 @@ def test_of_the_same_constituent_several_times_each_pairs_once(
     assert counts(found) == (expected, num_gold, num_test)
 
 
-def test_a_constituent_crosses_once_however_many_it_crosses():
-    """(b c) overlaps (a b) and (c d) and counts once; (a b c d) crosses nothing."""
+def test_a_constituent_that_crosses_several_others_counts_once():
+    """(b c) crosses (a b) and (c d) and counts once; (a b c d) crosses nothing."""
     gold = "(S (X (A a) (B b)) (X (C c) (D d)))"
     assert compare(gold, "(S (A a) (X (B b) (C c)) (D d))").num_crossing == 1
     assert compare(gold, "(S (X (A a) (B b) (C c) (D d)))").num_crossing == 0
     assert compare(gold, "(S (A a) (X (B b) (X (C c) (D d))))").num_crossing == 1
 
 
-def test_tags_are_compared_but_for_those_deleted():
+def test_tags_are_compared_except_deleted_ones():
     found = compare(GOLD, GOLD.replace("NN", "JJ"))
     assert (found.num_words, found.num_correct_tags) == (4, 3)
 
@@ -122,7 +121,7 @@ def test_tags_are_compared_but_for_those_deleted():
         ("(S (. fox) (. ran))", evalb.SKIP),
     ],
 )
-def test_parses_of_other_words_are_not_scored(test, status):
+def test_parses_with_different_words_are_not_scored(test, status):
     found = compare("(S (NN fox) (VBD ran))", test)
     assert found.status == status
     if status != evalb.VALID:
@@ -135,19 +134,19 @@ def test_equal_words_may_differ():
     assert found.status == evalb.VALID
 
 
-def test_a_quotation_mark_taken_for_a_possessive_costs_its_tag_only():
-    """new.prm's QUOTE_LABEL: left out in one tree and kept in the other."""
+def test_a_quotation_mark_confused_with_a_possessive_costs_only_its_tag():
+    """QUOTE_LABEL of new.prm: the mark is deleted in one tree and kept in the other."""
     gold = "(S (`` `) (NP (NN fox)) ('' ') (VP (VBD ran)))"
     test = "(S (`` `) (NP (NN fox) (POS ')) (VP (VBD ran)))"
     assert compare(gold, test).status == evalb.ERROR
     found = compare(gold, test, quote_labels=frozenset({"''", "``", "POS"}))
     assert found.status == evalb.VALID
-    # Words fox ' ran; NP ends after fox in gold and after ' in the test tree.
+    # The words are: fox ' ran. NP ends after fox in gold and after ' in the test tree.
     assert (found.num_words, found.num_correct_tags) == (3, 2)
     assert counts(found) == (2, 3, 3)
 
 
-def test_quotation_marks_that_do_not_pair_leave_the_error():
+def test_unequal_numbers_of_quotation_marks_remain_an_error():
     quotes = frozenset({"''", "POS"})
     found = compare("(S (NN fox) ('' '))", "(S (NN fox) (POS ') (POS '))")
     assert found.status == evalb.ERROR
@@ -177,7 +176,7 @@ def test_a_summary_counts_all_constituents_of_valid_sentences():
     assert [score.length for score in scores.sentences] == [5, 5, 5, 5]
 
 
-def test_the_second_summary_holds_short_sentences():
+def test_the_second_summary_covers_short_sentences():
     scores = scores_of((GOLD, GOLD), ("(S (NN fox))", "(X (NN fox))"), cutoff_length=4)
     assert scores.cutoff_summary.num_sentences == 1
     assert scores.cutoff_summary.bracket_f1 == 0
@@ -186,7 +185,7 @@ def test_the_second_summary_holds_short_sentences():
     )
 
 
-def test_scores_are_json_with_the_percentages_on_top():
+def test_scores_are_json_with_the_percentages_at_the_top_level():
     found = json.loads(json.dumps(scores_of((GOLD, GOLD)).to_dict()))
     names = ("bracket_precision", "bracket_recall", "bracket_f1", "complete_match")
     assert [found[name] for name in names] == [100, 100, 100, 100]
@@ -194,22 +193,22 @@ def test_scores_are_json_with_the_percentages_on_top():
     assert found["cutoff_length"] == 40
 
 
-def test_nothing_scored_is_zero_and_no_error():
+def test_scores_without_valid_sentences_are_zero():
     summary = scores_of((GOLD, None)).summary
     assert summary.num_valid == summary.bracket_f1 == summary.average_crossing == 0
 
 
-def test_too_many_sentences_of_other_words_stop_the_scoring():
+def test_too_many_sentences_with_different_words_stop_the_scoring():
     pairs = [(GOLD, GOLD)] + [(GOLD, "(S (NN cat))")] * 3
     assert scores_of(*pairs, max_errors=4).summary.num_error == 3
-    message = r"3 parses \(max_errors\) have other words .* sentences 2, 3, 4\. Check"
+    message = r"3 parses \(max_errors\) have different words .* 2, 3, 4\. Check"
     with pytest.raises(ValueError, match=message):
         scores_of(*pairs, max_errors=3)
 
 
-def test_gold_and_test_must_be_equally_many_and_some():
+def test_gold_and_test_must_have_the_same_number_of_trees_and_not_be_empty():
     tree = trees.from_string(GOLD)
-    with pytest.raises(ValueError, match="equally many trees. Received: 1 gold, 2"):
+    with pytest.raises(ValueError, match="same number of trees. Received: 1 gold, 2"):
         evalb.score_trees([tree], [tree, tree])
     with pytest.raises(ValueError, match="nothing to score: `gold` has no trees"):
         evalb.score_trees([], [])
@@ -218,10 +217,11 @@ def test_gold_and_test_must_be_equally_many_and_some():
 def test_files_are_scored_line_by_line(tmp_path):
     (tmp_path / "gold").write_text(f"{GOLD}\n{GOLD}\n")
     (tmp_path / "test").write_text(f"\n{GOLD}\n")
-    scores = evalb.score_files(tmp_path / "gold", tmp_path / "test")
+    gold, test = evaluation.read_pairs(tmp_path / "test", tmp_path / "gold")
+    scores = evalb.score_trees(gold, test)
     assert [score.status for score in scores.sentences] == [evalb.SKIP, evalb.VALID]
     with pytest.raises(ValueError, match="test, line 1: a tree is needed"):
-        evalb.score_files(tmp_path / "test", tmp_path / "gold")
+        evaluation.read_pairs(tmp_path / "gold", tmp_path / "test")
 
 
 def test_scoring_needs_no_tensorflow(repository):

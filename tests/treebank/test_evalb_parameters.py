@@ -37,14 +37,14 @@ def test_every_keyword_is_read(tmp_path):
     )
 
 
-def test_what_a_file_does_not_name_is_not_deleted(tmp_path):
+def test_labels_missing_from_a_file_are_not_deleted(tmp_path):
     found = read(tmp_path, "# nothing\n")
     assert not found.delete_labels | found.delete_labels_for_length
     assert not found.equal_labels | found.equal_words | found.quote_labels
     assert (found.labeled, found.cutoff_length, found.max_errors) == (True, 40, 10)
 
 
-def test_equality_holds_both_ways_and_not_through_a_third():
+def test_equality_is_symmetric_and_not_transitive():
     rules = EvalbParameters(
         equal_labels=frozenset({frozenset({"A", "B"}), frozenset({"B", "C"})})
     )
@@ -63,9 +63,9 @@ def test_equality_holds_both_ways_and_not_through_a_third():
         ("DELETE_LABEL", "line 2: DELETE_LABEL takes 1 value. Received: 'DELETE_LAB"),
         ("DELETE_LABEL TOP S1", "line 2: DELETE_LABEL takes 1 value. Received: "),
         ("EQ_LABEL ADVP", "line 2: EQ_LABEL takes 2 values. Received: 'EQ_LABEL ADVP'"),
-        ("CUTOFF_LEN long", "line 2: CUTOFF_LEN takes a whole number from 1. .*'long'"),
-        ("MAX_ERROR 0", "line 2: MAX_ERROR takes a whole number from 1. .*'0'"),
-        ("LABELED yes", r"line 2: LABELED takes a whole number\. Received: 'yes'"),
+        ("CUTOFF_LEN long", "line 2: CUTOFF_LEN takes an integer of at least 1. .*'lo"),
+        ("MAX_ERROR 0", "line 2: MAX_ERROR takes an integer of at least 1. .*'0'"),
+        ("LABELED yes", r"line 2: LABELED takes an integer\. Received: 'yes'"),
     ],
 )
 def test_a_bad_line_is_an_error_with_file_and_line(tmp_path, line, message):
@@ -78,7 +78,7 @@ def test_an_absent_file_is_named(tmp_path):
         read_parameters(tmp_path / "absent.prm")
 
 
-def test_numbers_are_from_1():
+def test_numbers_must_be_at_least_1():
     with pytest.raises(ValueError, match="`cutoff_length` must be at least 1"):
         EvalbParameters(cutoff_length=0)
     with pytest.raises(ValueError, match="`max_errors` must be at least 1"):

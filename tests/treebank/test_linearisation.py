@@ -1,4 +1,4 @@
-"""Trees as symbols and back, and the repair of symbols that are no tree."""
+"""Trees to symbols and back, and the repair of invalid sequences."""
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +26,7 @@ def test_a_tree_is_written_as_labels_with_the_tag_of_each_word():
     assert repaired == [*symbols[:-2], "XX", ")S"]
 
 
-def test_a_bracket_without_label_has_no_symbol():
+def test_a_bracket_without_label_is_rejected():
     with pytest.raises(
         ValueError, match="Every bracket must have a label; `trees.clean`"
     ):
@@ -35,7 +35,7 @@ def test_a_bracket_without_label_has_no_symbol():
 
 @settings(max_examples=100, deadline=None)
 @given(random_trees.TREES)
-def test_every_tree_comes_back_from_its_symbols(tree):
+def test_every_tree_is_restored_from_its_symbols(tree):
     symbols = linearisation.linearise(tree)
     assert linearisation.delinearise(symbols, tree.words, tree.tags) == tree
     assert linearisation.repair(symbols, len(tree.words)) == symbols
@@ -44,7 +44,7 @@ def test_every_tree_comes_back_from_its_symbols(tree):
     assert linearisation.delinearise(tagged, *arguments) == tree
 
 
-def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
+def test_every_tree_of_the_treebank_is_restored_from_its_symbols(treebank):
     assert [len(found) for found in treebank.values()] == [3396, 273]
     for tree in [*treebank["train"], *treebank["dev"]]:
         symbols = linearisation.linearise(tree)
@@ -59,27 +59,27 @@ def test_every_tree_of_the_treebank_comes_back_from_its_symbols(treebank):
         ("", "After 0 symbols, this is missing: a tree."),
         ("(S XX XX", r"After 3 symbols, this is missing: \)S\."),
         ("(S XX (NP XX", r"After 4 symbols, this is missing: \)NP \)S\."),
-        ("(S XX )S", "The symbols stand for 1 words, and there are 2."),
-        ("(S XX XX XX )S", "Symbol 4, 'XX', has no word: there are 2."),
+        ("(S XX )S", "The symbols stand for 1 words, but the sentence has 2."),
+        ("(S XX XX XX )S", "Symbol 4, 'XX', has no word: the sentence has 2."),
         ("XX XX", "Symbol 1, 'XX', stands for a word outside all brackets."),
         ("(S XX XX )NP", r"Symbol 4, '\)NP', must be '\)S', which is open."),
-        (")S", r"Symbol 1, '\)S', closes what was not opened."),
+        (")S", r"Symbol 1, '\)S', closes a constituent that was not opened."),
         (
             "(S (NP )NP XX XX )S",
             r"Symbol 3, '\)NP', closes a constituent without words",
         ),
-        ("(S XX )S (S XX )S", r"Symbol 4, '\(S', comes after the tree's end."),
-        ("(S XX XX )S )S", r"Symbol 5, '\)S', comes after the tree's end."),
-        ("(S fox XX )S", r"Symbol 2, 'fox', must stand for a word \(XX\), or"),
-        ("( XX XX )", r"Symbol 1, '\(', must stand for a word \(XX\), or"),
+        ("(S XX )S (S XX )S", r"Symbol 4, '\(S', comes after the end of the tree."),
+        ("(S XX XX )S )S", r"Symbol 5, '\)S', comes after the end of the tree."),
+        ("(S fox XX )S", r"Symbol 2, 'fox', must be a word symbol \(XX\), or"),
+        ("( XX XX )", r"Symbol 1, '\(', must be a word symbol \(XX\), or"),
     ],
 )
-def test_symbols_that_are_no_tree_are_refused(symbols, message):
+def test_symbols_that_are_not_a_tree_are_rejected(symbols, message):
     with pytest.raises(ValueError, match=message):
         linearisation.delinearise(symbols.split(), ["red", "fox"], ["JJ", "NN"])
 
 
-def test_words_and_tags_must_be_equally_many():
+def test_the_numbers_of_words_and_tags_must_be_equal():
     with pytest.raises(ValueError, match="`tags` must have .* 2 words, 1 tags"):
         linearisation.delinearise(["(S", "XX", ")S"], ["red", "fox"], ["JJ"])
 
@@ -87,22 +87,22 @@ def test_words_and_tags_must_be_equally_many():
 @pytest.mark.parametrize(
     ("symbols", "expected"),
     [
-        # Cut off: what is open closes, and the missing word goes where it stopped.
+        # Truncated: the missing word is added and open constituents are closed.
         ("(S XX (NP XX", "(S XX (NP XX XX )NP )S"),
-        # A closing label closes what is open within.
+        # A closing label closes the constituents opened inside it.
         ("(S (NP (PP XX XX )NP XX )S", "(S (NP (PP XX XX )PP )NP XX )S"),
-        # One that closes nothing, a word too many and an unknown symbol are left out.
+        # Unmatched closing labels, extra words and unknown symbols are dropped.
         ("(S XX )NP XX XX fox XX )S", "(S XX XX XX )S"),
-        # So are empty constituents, within each other too.
+        # So are empty constituents, also nested ones.
         ("(S (NP (PP )PP )NP XX XX XX (VP", "(S XX XX XX )S"),
-        # The first bracket goes around all.
+        # The first bracket becomes the root.
         ("(S XX )S (NP XX XX )NP", "(S XX (NP XX XX )NP )S"),
         ("XX (NP XX XX )NP", "(S XX (NP XX XX )NP )S"),
         ("", "(S XX XX XX )S"),
         (")S )S ( )", "(S XX XX XX )S"),
     ],
 )
-def test_repair_gives_the_tree_that_is_close(symbols, expected):
+def test_repair_gives_a_similar_tree(symbols, expected):
     assert linearisation.repair(symbols.split(), 3) == expected.split()
 
 
@@ -144,21 +144,21 @@ def test_tags_of_punctuation_come_from_the_word(tag, words):
     assert linearisation.tags_of(words) == [tag] * len(words)
 
 
-def test_what_a_parser_tags_is_taken_for_words_that_are_no_punctuation():
+def test_predicted_tags_are_used_except_for_punctuation():
     words = ["the", ",", "fox", "ran", "."]
     predicted = ["DT", "NN", ",", "VBD", "."]
     expected = ["DT", ",", "XX", "VBD", "."]
-    assert linearisation.joined_tags(words, predicted) == expected
+    assert linearisation.merge_tags(words, predicted) == expected
 
 
-def test_a_single_quote_is_punctuation_where_one_was_opened():
+def test_a_single_quote_is_punctuation_after_an_opening_quote():
     words = ["the", "foxes", "'", "`", "red", "'", "tails", "'"]
     tags = ["XX", "XX", "XX", "``", "XX", "''", "XX", "XX"]
     assert linearisation.tags_of(words) == tags
 
 
-def test_words_tell_the_punctuation_of_the_treebank(treebank):
-    """EVALB leaves out by tag: a tag that differs costs the sentence."""
+def test_punctuation_of_the_treebank_is_recognized_from_the_words(treebank):
+    """EVALB deletes words by tag, so a wrong tag makes a sentence invalid."""
     left_out = {",", ":", "``", "''", "."}
     differ = []
     for tree in [*treebank["train"], *treebank["dev"]]:
@@ -167,5 +167,5 @@ def test_words_tell_the_punctuation_of_the_treebank(treebank):
         ):
             if (leaf.tag in left_out) != (tag in left_out):
                 differ.append(leaf)
-    # A slip of the annotators, and a quotation that began a sentence earlier.
+    # An annotation error, and a quotation that started one sentence earlier.
     assert differ == [trees.Leaf(",", "Wa"), trees.Leaf("''", "'")]

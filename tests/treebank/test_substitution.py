@@ -1,4 +1,4 @@
-"""Trees made of the constituents of others."""
+"""Data augmentation: trees with substituted constituents."""
 
 import collections
 
@@ -19,7 +19,7 @@ LONG = trees.from_string(
 
 
 def draws(bank, tree, rate, count=200):
-    """Trees made of one, as brackets, with how often each came."""
+    """Return a counter of the variants drawn from a tree, as brackets."""
     random = np.random.default_rng(7)
     substitution = Substitution(bank, rate)
     return collections.Counter(
@@ -27,35 +27,36 @@ def draws(bank, tree, rate, count=200):
     )
 
 
-def test_a_constituent_takes_the_place_of_one_with_its_label_and_parent():
-    """The subject is one of two, the VP with its object one of two."""
+def test_a_constituent_replaces_one_with_the_same_label_and_parent():
+    """There are two subjects and two predicates to choose from."""
     found = draws([FOX, MOON], FOX, rate=0.9)
     for subject in FOX.children[0], MOON.children[0]:
         for predicate in FOX.children[1], MOON.children[1]:
             assert found[f"(S {subject} {predicate})"] > 20
-    # Where the VP stays, its object may be the other's.
+    # If the VP is kept, its object may still be replaced.
     assert found["(S (NP (DT The) (NN fox)) (VP (VBD saw) (NP (NNS stars))))"]
     assert sum(found.values()) == 200
 
 
-def test_it_is_at_least_half_as_long_and_at_most_twice():
-    """5 words take no place of 2, nor 2 of 5; 1 word takes the place of 2."""
+def test_a_replacement_has_between_half_and_twice_the_number_of_words():
+    """5 words do not replace 2, nor 2 words 5; 1 word replaces 2."""
     assert "All red" not in " ".join(draws([FOX, LONG], FOX, rate=0.9))
     subjects = {text.split(") (VP")[0] for text in draws([FOX, LONG], LONG, rate=0.9)}
     assert len(subjects) == 1
     assert "(VP (VBP sleep))" in " ".join(draws([FOX, LONG], FOX, rate=0.9))
 
 
-def test_the_rate_is_the_share_that_is_substituted():
+def test_the_rate_is_the_probability_of_a_substitution():
     assert draws([FOX, MOON], FOX, rate=0.0) == {str(FOX): 200}
     changed = 200 - draws([FOX, MOON], FOX, rate=0.2)[str(FOX)]
-    # Three may be substituted, half of them by themselves: 1 - 0.9 ** 3 = 0.27.
+    # Three constituents may be substituted, half of the time by an equal one:
+    # 1 - 0.9 ** 3 = 0.27.
     assert 30 < changed < 80
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(random_trees.TREES, min_size=1, max_size=5), st.integers(0, 99))
-def test_parents_keep_their_labels_and_the_root_stays(bank, seed):
+def test_the_root_keeps_its_label_and_number_of_children(bank, seed):
     random = np.random.default_rng(seed)
     made = Substitution(bank, 0.5).draw(bank[0], random)
     assert made.label == bank[0].label
@@ -64,6 +65,6 @@ def test_parents_keep_their_labels_and_the_root_stays(bank, seed):
     assert set(made.words) <= known
 
 
-def test_a_rate_that_is_none_is_refused():
+def test_a_rate_outside_its_range_is_rejected():
     with pytest.raises(ValueError, match="`rate` must be in"):
         Substitution([FOX], 1.5)

@@ -1,4 +1,4 @@
-"""Trees, the brackets they are kept in, and their cleaning."""
+"""Trees: reading, writing and cleaning."""
 
 import gzip
 
@@ -25,7 +25,7 @@ def test_a_tree_is_written_as_brackets_on_one_line():
     assert repr(FOX) == f"<Tree {FOX_LINE}>"
 
 
-def test_brackets_are_read_back():
+def test_brackets_are_parsed_with_any_white_space():
     spaced = "  (S(NP\t(DT The)(NN  fox))\n(VP (VBD slept)) (. .) )"
     assert trees.from_string(FOX_LINE) == FOX
     assert trees.from_string(spaced) == FOX
@@ -53,7 +53,7 @@ def test_trees_are_equal_by_labels_words_and_shape():
 @settings(max_examples=100, deadline=None)
 @given(random_trees.TREES)
 def test_every_tree_is_read_as_it_was_written(tree):
-    """Words are in the treebank's form after the first writing."""
+    """Writing escapes words, so reading gives them in the treebank's form."""
     once = trees.from_string(trees.write(tree))
     assert once.words == [trees.escape(word) for word in tree.words]
     assert once.tags == tree.tags
@@ -82,16 +82,16 @@ def test_a_tree_may_be_deeper_than_python_recurses():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Leaf("", "fox"), "`tag` must be .* not empty. Received: tag=''"),
-        (lambda: Leaf("N(", "fox"), r"`tag` must be .* Received: tag='N\('"),
-        (lambda: Leaf("NN", "red fox"), "`word` must be .* word='red fox'"),
-        (lambda: Leaf("NN", ""), "`word` must be .* not empty. Received: word=''"),
-        (lambda: Tree("N P", FOX.children), "`label` must be .* label='N P'"),
+        (lambda: Leaf("", "fox"), "`tag` must not be empty.* Received: tag=''"),
+        (lambda: Leaf("N(", "fox"), r"`tag` .* round brackets. Received: tag='N\('"),
+        (lambda: Leaf("NN", "red fox"), "`word` .* white space. .* word='red fox'"),
+        (lambda: Leaf("NN", ""), "`word` must not be empty .* Received: word=''"),
+        (lambda: Tree("N P", FOX.children), "`label` must not .* label='N P'"),
         (lambda: Tree("NP", ()), r"`children` must be .* at least one .*=\(\) under"),
         (lambda: Tree("NP", [FOX]), "`children` must be a tuple .* under 'NP'"),
     ],
 )
-def test_what_brackets_cannot_hold_is_refused(make, message):
+def test_labels_and_words_that_brackets_cannot_represent_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -109,12 +109,12 @@ def test_what_brackets_cannot_hold_is_refused(make, message):
         ("", ""),
     ],
 )
-def test_function_labels_go_and_bracket_labels_stay(label, expected):
-    assert trees.without_function(label) == expected
+def test_function_labels_are_removed_and_bracket_labels_kept(label, expected):
+    assert trees.strip_function(label) == expected
 
 
-def test_cleaning_drops_traces_and_what_they_leave_empty():
-    """`SBAR` and its `S` hold traces only: EVALB's README, section 6."""
+def test_cleaning_removes_traces_and_constituents_without_other_words():
+    """`SBAR` and its `S` contain only traces: EVALB's README, section 6."""
     raw = (
         "( (S (NP-SBJ-1 (PRP He)) (VP (VBD reported) (SBAR (-NONE- 0)"
         " (S (-NONE- *T*-1)))) (-LRB- -LRB-) (. .)))"
@@ -124,7 +124,7 @@ def test_cleaning_drops_traces_and_what_they_leave_empty():
 
 
 @pytest.mark.parametrize("outer", ["", "ROOT", "TOP", "S1", "TOP (S1", "( (ROOT"])
-def test_cleaning_drops_the_outermost_bracket(outer):
+def test_cleaning_removes_the_outermost_bracket(outer):
     raw = f"({outer} {FOX_LINE})" + ")" * outer.count("(")
     assert trees.clean(trees.from_string(raw)) == FOX
 
@@ -137,11 +137,12 @@ def test_cleaning_keeps_a_sentence_of_several_parts_under_top():
 
 def test_cleaning_needs_a_word():
     only_trace = Tree("S", (Leaf("-NONE-", "*"),))
-    with pytest.raises(ValueError, match="no words but traces. Received: .S .-NONE-"):
+    message = "no words, only traces. Received: .S .-NONE-"
+    with pytest.raises(ValueError, match=message):
         trees.clean(only_trace)
 
 
-def test_trees_over_one_line_or_many_are_read_with_their_places(tmp_path):
+def test_trees_of_one_or_several_lines_are_read_with_their_locations(tmp_path):
     path = tmp_path / "wsj_0001.mrg"
     path.write_text(
         f"\n{FOX_LINE}\n\n( (S\n    (NP-SBJ (PRP He) )\n\n    (VP (VBZ is) )))\n"
@@ -153,11 +154,11 @@ def test_trees_over_one_line_or_many_are_read_with_their_places(tmp_path):
         "He is",
         "z",
     ]
-    assert bank.places == [f"{path}, line {number}" for number in (2, 4, 8)]
-    assert bank.num_bad == 0
+    assert bank.locations == [f"{path}, line {number}" for number in (2, 4, 8)]
+    assert bank.problems == []
 
 
-def test_a_folder_is_read_in_sorted_order_through_gzip_too(tmp_path):
+def test_a_folder_is_read_in_sorted_order_with_gzip_files(tmp_path):
     for name in ("wsj/01/wsj_0101.mrg", "wsj/00/wsj_0002.mrg", "wsj/00/notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"(S (NN {name[-8:-4]}))\n")
@@ -176,18 +177,20 @@ def test_a_folder_without_trees_is_named(tmp_path):
 
 _ALONE = "must be alone in a bracket with its tag"
 BAD = {
-    "(S (NN fox)": "line 2: a bracket is not closed; 1 closing missing .* line 2",
-    "(S\n  (NP (NN fox)": "line 3: a bracket is not closed; 2 closing .* line 2",
-    "(S (NN fox)))": "line 2: a closing bracket has no opening one",
-    "(S (NN fox)) fox": "line 2: 'fox' stands outside all brackets",
+    "(S (NN fox)": "line 2: a bracket is not closed; the tree that starts in line 2 "
+    "needs 1 more closing bracket\\.",
+    "(S\n  (NP (NN fox)": "line 3: a bracket is not closed; the tree that starts in "
+    "line 2 needs 2 more closing brackets\\.",
+    "(S (NN fox)))": "line 2: a closing bracket has no opening bracket",
+    "(S (NN fox)) fox": "line 2: 'fox' is outside all brackets",
     "(S )": r"line 2: the bracket \(S\) has no words",
     "(S (NN fox) ())": r"line 2: the bracket \(\) has no words",
-    "(S (-NONE- *))": "line 2: the tree has no words but traces",
+    "(S (-NONE- *))": "line 2: the tree has no words, only traces",
     "(S the (NN fox))": f"line 2: the word 'the' {_ALONE}",
     "(S (NN red fox))": f"line 2: the word 'fox' {_ALONE}",
     "(S (NN fox) red)": f"line 2: the word 'red' {_ALONE}",
-    "(S ( (NN fox)))": "line 2: only the outermost bracket may be without a label",
-    "(S (NN fox)) (S (NN cat))": "line 2: a second tree begins before the line ends",
+    "(S ( (NN fox)))": "line 2: only the outermost bracket may have no label",
+    "(S (NN fox)) (S (NN cat))": "line 2: a second tree starts on the same line",
     "(S (NN fox))\n  (S (NN cat))": "line 3: a second tree .* on an indented line",
 }
 
@@ -201,42 +204,42 @@ def test_a_bad_tree_is_an_error_with_file_and_line(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_bad_trees_are_skipped_and_counted_where_asked(tmp_path, text):
+def test_skip_bad_leaves_out_bad_trees_and_reports_them(tmp_path, text):
     path = tmp_path / "bad.mrg"
     path.write_text(f"(S (NN good))\n{text}\n(S (NN better))\n")
     bank = trees.read_trees(path, skip_bad=True)
     assert [tree.words for tree in bank.trees] == [["good"], ["better"]]
-    assert bank.num_bad == 1
-    assert f"{path}, line " in bank.problems[0]
+    [problem] = bank.problems
+    assert f"{path}, line " in problem
 
 
 def test_text_before_the_first_tree_is_an_error_with_file_and_line(tmp_path):
     path = tmp_path / "headed.mrg"
     path.write_text("\nCopyright\n(S (NN fox))\n")
-    with pytest.raises(ValueError, match="headed.mrg, line 2: 'Copyright' stands out"):
+    with pytest.raises(ValueError, match="headed.mrg, line 2: 'Copyright' is outside"):
         trees.read_trees(path)
 
 
-def test_an_empty_line_is_bad_where_each_line_is_a_tree(tmp_path):
+def test_an_empty_line_is_bad_with_one_tree_per_line(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("(S (NN fox))\n \n(S (NN cat))\n")
     with pytest.raises(ValueError, match="lines.txt, line 2: a tree is needed"):
-        trees.read_trees(path, one_a_line=True)
-    bank = trees.read_trees(path, one_a_line=True, skip_bad=True)
+        trees.read_trees(path, one_per_line=True)
+    bank = trees.read_trees(path, one_per_line=True, skip_bad=True)
     assert len(bank.trees) == 2
-    assert bank.num_bad == 1
-    assert bank.places[1] == f"{path}, line 3"
+    assert len(bank.problems) == 1
+    assert bank.locations[1] == f"{path}, line 3"
 
 
 def test_an_empty_line_may_stand_for_a_missing_parse(tmp_path):
     path = tmp_path / "parses.txt"
     path.write_text("(S (NN fox))\n\n(S (NN\n(A (B c)) (D e)\n")
-    bank = trees.read_trees(path, one_a_line=True, allow_empty=True, skip_bad=True)
+    bank = trees.read_trees(path, one_per_line=True, allow_empty=True, skip_bad=True)
     fox, empty, bad, parts = bank.trees
     assert (fox.words, empty, bad) == (["fox"], None, None)
     assert parts == Tree("", (Tree("A", (Leaf("B", "c"),)), Leaf("D", "e")))
-    assert bank.num_bad == 1
-    with pytest.raises(ValueError, match="`allow_empty` needs `one_a_line`"):
+    assert len(bank.problems) == 1
+    with pytest.raises(ValueError, match="`allow_empty` needs `one_per_line`"):
         trees.read_trees(path, allow_empty=True)
 
 
@@ -244,5 +247,5 @@ def test_written_files_are_read_back(tmp_path):
     path = tmp_path / "trees.txt"
     trees.write_trees(path, [FOX, None, FOX])
     assert path.read_text() == f"{FOX_LINE}\n\n{FOX_LINE}\n"
-    bank = trees.read_trees(path, one_a_line=True, allow_empty=True)
+    bank = trees.read_trees(path, one_per_line=True, allow_empty=True)
     assert bank.trees == [FOX, None, FOX]

@@ -1,4 +1,4 @@
-"""Raw English to the Penn Treebank's words."""
+"""Tokenizing raw English into the Penn Treebank's words."""
 
 import pytest
 
@@ -30,6 +30,6 @@ def test_text_becomes_the_treebanks_words(text, expected):
     assert words.penn_words(text) == expected.split()
 
 
-def test_words_that_are_the_treebanks_stay_as_they_are():
+def test_words_in_the_treebanks_form_are_unchanged():
     sentence = "`` The -LRB- 3\\/4 -RRB- fox did n't , '' Mr. Dog 's `` U.S. '' says ."
     assert words.penn_words(sentence) == sentence.split()
