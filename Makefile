@@ -26,7 +26,7 @@ TEXT ?= ../shared/data/multi30k
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart multi30k test testlong lint format clean
+.PHONY: help install quickstart multi30k test testlong lint format docs clean
 
 help:
 	@sed -n "s/^\([a-z0-9]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
@@ -90,6 +90,9 @@ format: install ## bring the code into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: install ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean: ## remove what building, installing and testing left; runs/ stays
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path "./.git/*" -prune -exec rm -rf {} +

@@ -45,6 +45,13 @@ TEST = [
     # Drives Chromium over pages of attention; chromedriver comes with the system.
     "selenium>=4.30,<5",
 ]
+# The documentation site.
+DOCS = [
+    "mkdocs>=1.6.1,<2",
+    "mkdocs-material>=9.8.1,<10",
+    "mkdocstrings>=1.0.8,<2",
+    "mkdocstrings-python>=2.0.11,<3",
+]
 EXTRAS_REQUIRE = {
     "test": TEST,
     # TensorFlow with the CUDA libraries of NVIDIA's own packages.
@@ -52,7 +59,8 @@ EXTRAS_REQUIRE = {
     "serving": SERVING,
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
-    "dev": [*TEST, "build>=1.2,<2", "import-linter>=2,<3", "ruff>=0.17,<0.18"],
+    "docs": DOCS,
+    "dev": [*TEST, *DOCS, "build>=1.2,<2", "import-linter>=2,<3", "ruff>=0.17,<0.18"],
 }
 
 PROGRAMS = {

@@ -5,8 +5,8 @@
 makes a model with random weights and a vocabulary of numbers, exports it as
 export/export_saved_model.py does, loads the export, and times the translation of
 --batch_size texts of --source_length tokens to outputs of --steps tokens. Prints one
-line of JSON; docs/benchmarks.md says what its keys mean. Fails where the scores of the
-search, in float32, are not those of the model without search and cache.
+line of JSON; its keys are explained in docs/performance/measuring.md. Fails where the
+scores of the search, in float32, are not those of the model without search and cache.
 """
 
 from __future__ import annotations

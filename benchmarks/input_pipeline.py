@@ -5,9 +5,9 @@
     python benchmarks/input_pipeline.py --data_dir=data/multi30k --pack
 
 plans the batches of a training split as bin/train.py does, with --pack or without, or
-those of a corpus of random tokens with lengths as of news, reads --batches of them, and
-prints one line of JSON; docs/benchmarks.md says what its keys mean. `taskset --cpu-list
-0` in front keeps it to one core.
+those of a corpus of random tokens with lengths as in news, reads --batches of them, and
+prints one line of JSON; its keys are explained in docs/performance/measuring.md. Put
+`taskset --cpu-list 0` in front to keep it to one core.
 """
 
 from __future__ import annotations

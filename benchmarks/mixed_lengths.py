@@ -6,7 +6,7 @@ makes a model with random weights and a vocabulary of numbers, exports it as
 export/export_saved_model.py does, loads the export, and translates, alternating,
 --short_texts texts of --short_length tokens, --long_texts of --long_length, and all of
 them in one batch. Every output has --steps tokens, whatever its source's length. Prints
-one line of JSON; docs/benchmarks.md says what its keys mean.
+one line of JSON; its keys are explained in docs/performance/measuring.md.
 """
 
 from __future__ import annotations

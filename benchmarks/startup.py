@@ -3,10 +3,10 @@
     python benchmarks/startup.py --preset=base --repeats=5
 
 makes a model with random weights and a vocabulary of numbers as a model_dir, and its
-export; then times, in processes of their own and by turns, bin/translate.py on one
+export; then times, in processes of their own and alternating, bin/translate.py on one
 sentence with each of the two, the parts of the same work, and bin/train.py on the
-built-in corpus until its first step is done. Prints one line of JSON;
-docs/benchmarks.md says what its keys mean.
+built-in corpus until its first step is done. Prints one line of JSON; its keys are
+explained in docs/performance/measuring.md.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/train_step.py --preset=base --steps=50
 
 trains the model as bin/train.py does, on one batch of random tokens without padding: a
-short `fit` that is not counted, then one of --steps. Prints one line of JSON;
-docs/benchmarks.md says what its keys mean. --rows, --source_length, --target_length and
-the fields of the preset have flags.
+short `fit` that is not counted, then one of --steps. Prints one line of JSON; its
+keys are explained in docs/performance/measuring.md. --rows, --source_length,
+--target_length and the fields of the preset have flags.
 """
 
 from __future__ import annotations

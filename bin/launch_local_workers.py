@@ -6,7 +6,7 @@
 starts the command in so many processes, with TF_CONFIG for each and
 --distribution=multi_worker added, and prints their lines, each with the worker's number
 before it. When one fails the others are stopped; Ctrl-C, SIGTERM and SIGHUP reach all.
-On a cluster a scheduler does the same: see docs/long_runs.md.
+On a cluster a scheduler does the same: see docs/how_to/several_machines.md.
 """
 
 from __future__ import annotations

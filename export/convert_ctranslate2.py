@@ -5,7 +5,7 @@
 
 writes a folder that `ctranslate2.Translator` loads, with the vocabulary file in
 tokenizer/. CTranslate2 knows another length penalty than the paper: see
-docs/serving.md. Needs the extra `ctranslate2`; takes seconds.
+docs/how_to/converting.md. Needs the extra `ctranslate2`; takes seconds.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_the_source_archive_has_the_whole_checkout(packages):
             for member in opened.getmembers()
             if member.isfile()
         }
-    assert {"constraints.txt", "docs/serving.md", "tests/small_models.py"} <= source
+    assert {"constraints.txt", "docs/index.md", "tests/small_models.py"} <= source
     assert source <= members, source - members
     made = {name for name in members - source if ".egg-info/" not in name}
     assert made == {"PKG-INFO", "setup.cfg"}

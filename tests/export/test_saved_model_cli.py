@@ -1,4 +1,4 @@
-"""TensorFlow's own command line reads and runs an export, as docs/serving.md says."""
+"""TensorFlow's own command line reads and runs an export, as the documents say."""
 
 import subprocess
 import sys
@@ -17,7 +17,8 @@ COMMAND = (
 
 
 def test_it_shows_and_runs_an_export(small_export, repository):
-    assert COMMAND in (repository / "docs" / "serving.md").read_text(encoding="utf-8")
+    page = repository / "docs" / "how_to" / "serving.md"
+    assert COMMAND in page.read_text(encoding="utf-8")
     shows = start(small_export, "show")
     runs = start(small_export, "run", "--input_exprs", "text=['A dog runs!', 'one']")
     shown = shows.communicate()[0].split()

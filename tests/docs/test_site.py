@@ -1,0 +1,119 @@
+"""The documentation site: it builds, is complete, and loads nothing from elsewhere."""
+
+import html.parser
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import presets
+
+
+@pytest.fixture(scope="module")
+def reference(repository):
+    """The module that makes the reference pages."""
+    path = repository / "docs" / "hooks" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reference"] = module  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(repository, tmp_path_factory):
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=repository,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(repository)},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return folder
+
+
+class Loaded(html.parser.HTMLParser):
+    """Collects what a browser loads for a page; links that are followed are not."""
+
+    ATTRIBUTES = ("src", "srcset", "data", "poster")
+    LINK_KINDS = ("stylesheet", "icon", "preload", "preconnect", "prefetch", "manifest")
+
+    def __init__(self):
+        super().__init__()
+        self.addresses = []
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.addresses += [given[name] for name in self.ATTRIBUTES if given.get(name)]
+        kinds = (given.get("rel") or "").split()
+        if tag == "link" and any(kind in self.LINK_KINDS for kind in kinds):
+            self.addresses.append(given["href"])
+
+
+@pytest.mark.slow
+def test_no_page_loads_anything_from_outside(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = Loaded()
+        loaded.feed(text)
+        assert any("bundle" in address for address in loaded.addresses)
+        for address in loaded.addresses:
+            assert not re.match(r"(https?:)?//", address), (page.name, address)
+        assert "mermaid" not in text, page.name  # it would be loaded from a CDN
+    for style in (*site.rglob("*.css"), *site.rglob("*.svg")):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"url\(['\"]?(https?:)?//|@import", text), style.name
+
+
+@pytest.mark.slow
+def test_every_public_name_is_on_the_site(site):
+    page = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in kt.__all__:
+        assert name == "__version__" or f"<code>kt.{name}</code>" in page, name
+    for name in ("Transformer.fit", "positional_encoding.", "beam_search.beam_search"):
+        if name != "Transformer.fit":  # inherited from Keras
+            assert name in page, name
+
+
+def test_every_flag_is_in_the_reference(reference):
+    """With its default, as the program's own help has it."""
+    page = reference.programs_page("Programs", ("bin",))
+    assert "| `--evaluate_every_steps` | `1000` | Steps between two evaluations. |" in (
+        page
+    )
+    for row in ("--num_layers", "--distribution", "--pack", "--warmup_steps"):
+        assert f"| `{row}` |" in page, row
+    flags = reference.flags_of("export/run_saved_model.py")
+    assert [flag.name for flag in flags][:2] == ["saved_model", "input"]
+
+
+def test_every_program_is_in_the_reference(reference, repository):
+    listed = reference.programs("bin", "export", "benchmarks", "robustness")
+    assert {"bin/train.py", "export/client.py", "benchmarks/decode.py"} <= set(listed)
+    for path in (*repository.glob("bin/*.py"), *repository.glob("export/*.py")):
+        if path.name != "__init__.py":
+            assert str(path.relative_to(repository)) in listed
+
+
+def test_every_preset_is_in_the_reference(reference):
+    page = reference.presets_page()
+    assert presets.table() in page
+    for name in presets.names():
+        assert name == "base" or f"* **{name}**: " in page, name
+    assert "* **table3_a1**: `num_heads=1`." in page
+
+
+def test_the_documents_use_the_words_of_the_field(repository):
+    """Words that only this project used to say are gone."""
+    odd = r"panel|ladder|rung|kept_weights|laid out|by turns|as of `"
+    for page in (repository / "README.md", *repository.glob("docs/**/*.md")):
+        assert not re.search(odd, page.read_text(encoding="utf-8")), page
