@@ -59,7 +59,7 @@ def main() -> dict:
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
 
-    with cpu_threads.made_for(_BATCH_SIZE.value):
+    with cpu_threads.threads_for_few_sentences(_BATCH_SIZE.value):
         return _measured()
 
 

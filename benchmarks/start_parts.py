@@ -79,10 +79,13 @@ def main(kind: str, folder: str) -> None:
     lines = text_files.read_lines(None)
     startup.import_tensorflow()
     # As bin/translate.py does.
-    from keras_transformer.inference import cpu_threads, generator
+    from keras_transformer.inference import batching, cpu_threads
 
     run = {"model_dir": of_model_dir, "saved_model": of_saved_model}[kind]
-    with cpu_threads.made_for(len(lines)), generator.started_soon(len(lines)):
+    with (
+        cpu_threads.threads_for_few_sentences(len(lines)),
+        batching.without_graph_optimizer(len(lines)),
+    ):
         run(folder, lines, parts)
     print(json.dumps(parts.seconds), flush=True)
 

@@ -82,10 +82,13 @@ def check_flags() -> None:
 
 def _translate(lines, write):
     """Translate and write; return how many lines were cut."""
-    from keras_transformer.inference import cpu_threads, generator, translator
+    from keras_transformer.inference import batching, cpu_threads, translator
 
     num_written = num_cut = 0
-    with cpu_threads.made_for(len(lines)), generator.started_soon(len(lines)):
+    with (
+        cpu_threads.threads_for_few_sentences(len(lines)),
+        batching.without_graph_optimizer(len(lines)),
+    ):
         translate_batch, limit = _load()
         blocks = translator.translate_in_blocks(
             lines,

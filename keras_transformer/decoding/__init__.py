@@ -1,8 +1,8 @@
-"""Search over any step function: the best outputs, §6.1, or drawn ones.
+"""Beam search (§6.1) and sampling over any step function; no model is needed here.
 
-Begin with `beam_search`. `working_set` says which sentences and columns of a cache a
-search still needs, `scoring` has the length penalty, `sampling` draws instead. Nothing
-here knows a model.
+Begin reading with `beam_search`. `working_set` tracks the sentences and cache columns
+that a search still needs, `scoring` has the length penalty, `sampling` draws outputs
+at random.
 """
 
 from keras_transformer.decoding.beam_search import (
@@ -10,7 +10,12 @@ from keras_transformer.decoding.beam_search import (
     beam_search,
     no_hypotheses,
 )
-from keras_transformer.decoding.sampling import SampleResult, no_sample, sample
+from keras_transformer.decoding.sampling import (
+    SampleResult,
+    SamplingOptions,
+    no_sample,
+    sample,
+)
 from keras_transformer.decoding.scoring import NEGATIVE_INFINITY, length_penalty
 from keras_transformer.decoding.working_set import Past
 
@@ -19,6 +24,7 @@ __all__ = [
     "BeamSearchResult",
     "Past",
     "SampleResult",
+    "SamplingOptions",
     "beam_search",
     "length_penalty",
     "no_hypotheses",

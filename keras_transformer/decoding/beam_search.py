@@ -1,27 +1,29 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-`take_step`: the model's step -> `only_allowed` -> `forced_tokens` -> `pick_candidates`
--> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`. `search_straight`
-takes all steps in one loop; `search_compacting` takes blocks of them, each `rows_of` ->
-the steps -> `put_back` -> `next_working_set`. When all sentences are done, `rank`.
+`take_step` calls the model, then `only_allowed` -> `forced_tokens` ->
+`pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
+`search_straight` takes all steps in one loop. `search_compacting` takes blocks of
+steps: `gather_rows` -> the steps -> `scatter_rows` -> `next_working_set`. When all
+sentences are done, `rank` orders the result.
 
-The rules are those of the paper's own decoder (tensor2tensor v1), with the length
-penalty of Wu et al. 2016:
+The rules are those of the paper's decoder (tensor2tensor v1), with the length penalty
+of Wu et al. 2016:
 
-* Alive and finished hypotheses are kept apart, `beam_size` of each. Every step takes
-  the 2 * beam_size best continuations, so that `beam_size` stay alive even if the best
-  ones all end here.
-* With `beam_size` 1 a step takes the one best continuation: plain greedy search.
+* Alive and finished hypotheses are stored separately, `beam_size` of each. Every step
+  takes the 2 * beam_size best continuations, so `beam_size` stay alive even if all of
+  the best ones end here.
+* With `beam_size` 1, each step takes the single best continuation (greedy search).
 * A sentence is done at its length limit, when nothing is alive, or (`stop_early`) when
   no alive hypothesis can still enter the best `num_best`.
-* Finished hypotheses rank before those that ran into the limit, each kind by score.
+* Finished hypotheses rank before those cut at the limit; each kind is sorted by score.
 
-Differs from tensor2tensor: a hypothesis open at the limit gets the length penalty too
-(there, the bare log probability) and fills slots that finished ones leave empty; beam 1
-is greedy (there, the runner-up may end too); impossible tokens never make a hypothesis.
+Differs from tensor2tensor: a hypothesis cut at the limit also gets the length penalty
+(there, the bare log probability) and fills slots left empty by finished ones; beam 1
+is greedy (there, the second best may also end); impossible tokens never form a
+hypothesis.
 
-What the model keeps of the past is never reordered while hypotheses change slots; each
-finds its own through `Past`.
+The model's cache is never reordered when hypotheses change slots; each hypothesis finds
+its own columns through `Past`.
 """
 
 from __future__ import annotations
@@ -72,74 +74,72 @@ _LEAVING_SHARE = 0.25
 class BeamSearchResult(NamedTuple):
     """The hypotheses of each sentence, best first.
 
-    Slots `num_best` and later hold what had been found when the search stopped. A slot
-    with no hypothesis has length 0, and NEGATIVE_INFINITY as log_prob and score.
+    The first `num_best` slots are final; later ones hold what had been found when the
+    search stopped. An empty slot has length 0 and NEGATIVE_INFINITY as log_prob and
+    score.
     """
 
     tokens: tf.Tensor  # int32 [batch, beam, max_steps]: no BOS; EOS, then pad_id
     lengths: tf.Tensor  # int32 [batch, beam]: tokens, EOS counted
     log_probs: tf.Tensor  # float32 [batch, beam]: sum of log p
     scores: tf.Tensor  # float32 [batch, beam]: log_probs / length penalty
-    finished: tf.Tensor  # bool [batch, beam]: False: open at the length limit, or empty
+    finished: tf.Tensor  # bool [batch, beam]: False if cut at the limit, or empty
 
 
 def no_hypotheses(
     batch: int | tf.Tensor, max_steps: int | tf.Tensor, beam_size: int, pad_id: int
 ) -> BeamSearchResult:
-    """Return the result of a search that found nothing."""
+    """Return a result whose slots are all empty."""
     slots = [batch, beam_size]
-    nobody = tf.fill(slots, NEGATIVE_INFINITY)
+    impossible = tf.fill(slots, NEGATIVE_INFINITY)
     return BeamSearchResult(
         tokens=tf.fill([*slots, max_steps], pad_id),
         lengths=tf.zeros(slots, tf.int32),
-        log_probs=nobody,
-        scores=nobody,
+        log_probs=impossible,
+        scores=impossible,
         finished=tf.zeros(slots, tf.bool),
     )
 
 
 class SearchState(NamedTuple):
-    """All that the search knows of its hypotheses."""
+    """The hypotheses of the search, alive and finished."""
 
-    # The alive: slot k is what the model sees as beam k. Best first.
-    alive_tokens: tf.Tensor  # int32 [batch, beam, max_steps], pad_id to the end
+    # Alive, best first; slot k is beam k of the model.
+    alive_tokens: tf.Tensor  # int32 [batch, beam, max_steps], padded with pad_id
     alive_log_probs: tf.Tensor  # float32 [batch, beam], NEGATIVE_INFINITY if empty
-    alive_lengths: tf.Tensor  # int32 [batch]: all of a sentence are equally long
+    alive_lengths: tf.Tensor  # int32 [batch]: equal for all hypotheses of a sentence
     last_tokens: tf.Tensor  # int32 [batch, beam]: the model's next input
-    # The finished, sorted by score; empty slots last.
+    # Finished, sorted by score; empty slots last.
     finished_tokens: tf.Tensor  # int32 [batch, beam, max_steps]
     finished_log_probs: tf.Tensor  # float32 [batch, beam]
     finished_lengths: tf.Tensor  # int32 [batch, beam]
     finished_scores: tf.Tensor  # float32 [batch, beam]
-    # Nothing of a sentence that is done changes any more.
+    # The state of a sentence that is done no longer changes.
     is_done: tf.Tensor  # bool [batch]
 
 
 class Candidates(NamedTuple):
     """The best continuations of one step, best first; C = 2 * beam_size, or 1."""
 
-    parents: tf.Tensor  # int32 [batch, C]: slot of the hypothesis that is continued
-    last_tokens: tf.Tensor  # int32 [batch, C]: the token it is continued with
-    tokens: tf.Tensor  # int32 [batch, C, max_steps]: the whole, that token included
+    parents: tf.Tensor  # int32 [batch, C]: slot of the continued hypothesis
+    last_tokens: tf.Tensor  # int32 [batch, C]: the appended token
+    tokens: tf.Tensor  # int32 [batch, C, max_steps]: with the appended token
     lengths: tf.Tensor  # int32 [batch, C]
     log_probs: tf.Tensor  # float32 [batch, C]: NEGATIVE_INFINITY if impossible
     is_ending: tf.Tensor  # bool [batch, C]: the token is EOS
 
 
 class Sentence(NamedTuple):
-    """What belongs to each sentence and stays as it is."""
+    """The inputs of each sentence, constant during the search."""
 
-    limits: tf.Tensor  # int32 [batch]: tokens of an output at most
-    forced_prefix: tf.Tensor  # int32 [batch, prefix_length], then pad_id
-    source: Any  # a nest of tensors [batch, ...]: the model's own
+    limits: tf.Tensor  # int32 [batch]: most tokens of an output
+    forced_prefix: tf.Tensor  # int32 [batch, prefix_length], padded with pad_id
+    source: Any  # a nest of tensors [batch, ...] for `step_fn`
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What stays the same from the first step of a search to the last.
-
-    Each is explained in `beam_search`.
-    """
+    """The settings of one search; `beam_search` explains each."""
 
     step_fn: StepFunction
     config: DecodingConfig
@@ -147,18 +147,18 @@ class Settings:
     bos_id: int
     eos_id: int
     pad_id: int
-    # Hypotheses that must be certain for a sentence to stop early; None: it does not.
+    # Stop a sentence once this many hypotheses are certain; None: no early stop.
     num_certain: int | tf.Tensor | None
     allowed_tokens: AllowedTokens | None
     steps_at_once: int | None
     window: int | None
 
     def steps_of_block(self, step: int | tf.Tensor) -> tf.Tensor:
-        """Return how many steps, at most, the block that begins with `step` takes."""
+        """Return the most steps of the block that begins with `step`."""
         return tf.minimum(self.steps_at_once, self.max_steps - step)
 
-    def is_time_to_stop(self, is_done: tf.Tensor) -> tf.Tensor:
-        """Return whether all are done, or enough of them to compact without them."""
+    def ends_block(self, is_done: tf.Tensor) -> tf.Tensor:
+        """Return whether all sentences are done, or enough of them to compact."""
         if self.steps_at_once is None:
             return tf.reduce_all(is_done)
         return tf.reduce_mean(tf.cast(is_done, tf.float32)) >= _LEAVING_SHARE
@@ -186,55 +186,54 @@ def beam_search(
 
     Runs eagerly, in a `tf.function`, under XLA if all sizes are Python ints and
     `steps_at_once` is None, and in a SavedModel. The result of a sentence does not
-    depend on the others of its batch.
+    depend on the other sentences of its batch.
 
     Args:
-        step_fn: One step of the model. Gets the last token of every hypothesis, the
-            number of the step, what is whose in the cache (`Past`), `source` and the
-            cache. Returns logits of the next token, of any float type, and the cache
-            with this step in it. The distribution is taken as given.
-        source: Any nest of tensors `[batch, ...]`: what the steps need to know of each
-            sentence; `()` for nothing.
-        cache: Any nest of tensors `[batch, heads, 0, ...]`: what the steps write and
-            read. Axis 2 are the columns, to which room for the next steps is added.
-        max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted; the paper
-            takes the input's length + 50. 0 gives no hypothesis.
+        step_fn: One step of the model. Receives the last token of every hypothesis, the
+            number of the step, the owners of the cache columns (`Past`), `source` and
+            the cache. Returns logits of the next token, of any float type, and the
+            cache including this step.
+        source: A nest of tensors `[batch, ...]` passed to `step_fn`; `()` if it needs
+            none.
+        cache: A nest of tensors `[batch, heads, 0, ...]` that the steps write and read.
+            Axis 2 holds columns; the search adds columns for the steps to come.
+        max_lengths: int32 `[batch]`. Most tokens of an output, including EOS; the paper
+            uses the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
             int under XLA.
         config: `beam_size`, `length_penalty_alpha` and `force_eos` are read. With
             `force_eos` the last token of a sentence at its limit can only be EOS, and
-            counts with the probability that the model gives it.
-        bos_id: The first input. May be chosen as an output too, if the model does.
+            is scored with the model's probability.
+        bos_id: The first input. The model may also choose it as an output.
         eos_id: Ends a hypothesis.
         pad_id: Fills `tokens` after the end.
-        stop_early: Stop a sentence when its `num_best` best are certain. They are the
-            same with False, which only costs time.
-        num_best: How many hypotheses must be certain, at most `beam_size`; an int32
-            scalar is not checked.
-        forced_prefix: int32 `[batch, prefix_length]`: the tokens every output of a
-            sentence begins with, `pad_id` after them. They count with the probability
-            that the model gives them.
-        allowed_tokens: Says at every step which tokens each hypothesis may have next.
-            Gets the tokens of all hypotheses so far, `pad_id` after them, how many they
-            are, the step's number, and `source`. The others become impossible, and the
-            allowed keep the probability that the model gives them: a score is the
-            model's own, with a rule as without. A hypothesis that may have no token is
-            lost. None: all tokens, always.
-        steps_at_once: After so many steps, or when a quarter of the sentences are done,
-            these and the columns of the cache that nobody reads are left behind, and
-            the cache grows. Saves time alone. None: never; the cache has room for all
-            steps from the first.
-        window: Steps back that `step_fn` reads, its own counted; None: all. Older
-            columns are left behind.
+        stop_early: Stop a sentence when its `num_best` best hypotheses are certain.
+            False gives the same `num_best` and takes longer.
+        num_best: Number of hypotheses that must be certain, at most `beam_size`; an
+            int32 scalar tensor is not checked.
+        forced_prefix: int32 `[batch, prefix_length]`: the tokens that every output of a
+            sentence begins with, padded with `pad_id`. They are scored with the model's
+            probabilities.
+        allowed_tokens: Returns at every step the tokens that each hypothesis may
+            continue with. Receives the tokens of all hypotheses so far (padded with
+            `pad_id`), the step's number, and `source`. Other tokens become impossible;
+            allowed ones keep the model's probability, so scores do not change. A
+            hypothesis without an allowed token is dropped. None: all are allowed.
+        steps_at_once: Compact the batch and the cache after this many steps, or when a
+            quarter of the sentences are done: finished sentences and cache columns
+            that no hypothesis reads are removed. Changes speed only. None: never; the
+            cache has room for all steps from the start.
+        window: Number of last steps that `step_fn` reads, including the current one;
+            None: all. Older columns are removed.
 
     Returns:
-        A `BeamSearchResult` with `beam_size` hypotheses a sentence. Logits that are no
-        distribution (NaN, +inf, all -inf) end a hypothesis without a result.
+        A `BeamSearchResult` with `beam_size` hypotheses per sentence. Invalid logits
+        (NaN, +inf, all -inf) drop a hypothesis.
 
     Raises:
-        ValueError: If an argument, or what `step_fn` returns, has the wrong shape,
-            range or structure.
-        TypeError: If `max_lengths` or `max_steps` is no integer.
+        ValueError: If an argument or a result of `step_fn` has a wrong shape, range or
+            structure.
+        TypeError: If `max_lengths` or `max_steps` is not an integer.
     """
     max_lengths = tf.convert_to_tensor(max_lengths)
     check_arguments(
@@ -267,7 +266,7 @@ def beam_search(
 def search_straight(
     settings: Settings, search: SearchState, work: WorkingSet
 ) -> SearchState:
-    """Search the whole batch, with room for all steps from the first."""
+    """Search the whole batch, with cache columns for all steps from the start."""
     work = with_room(work, 0, settings.max_steps)
     _, search, _ = take_steps(settings, 0, settings.max_steps, search, work)
     return search
@@ -276,7 +275,7 @@ def search_straight(
 def search_compacting(
     settings: Settings, search: SearchState, work: WorkingSet
 ) -> SearchState:
-    """Search in blocks of steps; between two, what nobody needs any more leaves."""
+    """Search in blocks of steps and compact batch and cache between two blocks."""
     work = with_room(work, 0, settings.steps_of_block(0))
     shapes = tf.nest.map_structure(lambda values: values.shape, search)
     _, search, _ = tf.while_loop(
@@ -291,7 +290,7 @@ def search_compacting(
 def has_block(
     settings: Settings, step: tf.Tensor, search: SearchState, work: WorkingSet
 ) -> tf.Tensor:
-    """Return whether there is a sentence, and a step, left to search."""
+    """Return whether a sentence is not done and steps remain."""
     del work
     return (step < settings.max_steps) & ~tf.reduce_all(search.is_done)
 
@@ -300,10 +299,10 @@ def take_block(
     settings: Settings, step: tf.Tensor, search: SearchState, work: WorkingSet
 ) -> tuple[tf.Tensor, SearchState, WorkingSet]:
     """Search the working sentences for a block of steps, then compact."""
-    found = rows_of(search, work.rows)
+    found = gather_rows(search, work.rows)
     end = step + settings.steps_of_block(step)
     step, found, work = take_steps(settings, step, end, found, work)
-    search = put_back(search, work.rows, found)
+    search = scatter_rows(search, work.rows, found)
     work = next_working_set(
         work, search.is_done, step, settings.steps_of_block(step), settings.window
     )
@@ -317,14 +316,14 @@ def take_steps(
     search: SearchState,
     work: WorkingSet,
 ) -> tuple[tf.Tensor, SearchState, WorkingSet]:
-    """Search until step `end`, or until enough sentences are done to stop before."""
+    """Search until step `end`, or earlier when enough sentences are done."""
 
     def has_step(step, search, ancestry, cache):
         del ancestry, cache
-        return (step < end) & ~settings.is_time_to_stop(search.is_done)
+        return (step < end) & ~settings.ends_block(search.is_done)
 
     def next_step(step, search, ancestry, cache):
-        # The room at the end of the cache is for the steps from here to `end`.
+        # The last columns of the cache are for the steps from `step` to `end`.
         room = (end - step) * settings.config.beam_size
         first_column = tf.shape(work.steps)[1] - room
         past = Past(with_own_slots(ancestry, first_column), work.steps, first_column)
@@ -350,8 +349,8 @@ def take_step(
     """Continue every hypothesis by one token.
 
     Returns:
-        The state after the step; the ancestry, bool `[batch, beam, columns]`, of the
-        hypotheses that are alive then; and the cache.
+        The state after the step; the ancestry of the alive hypotheses, bool
+        `[batch, beam, columns]`; and the cache.
     """
     alpha = settings.config.length_penalty_alpha
     answer = settings.step_fn(search.last_tokens, step, past, sentences.source, cache)
@@ -374,8 +373,8 @@ def start(settings: Settings, batch: int | tf.Tensor, limits: tf.Tensor) -> Sear
     beam_size = settings.config.beam_size
     slots = [batch, beam_size]
     no_tokens = tf.fill([*slots, settings.max_steps], settings.pad_id)
-    nobody = tf.fill(slots, NEGATIVE_INFINITY)
-    # One slot only: beams that start equal would stay equal.
+    impossible = tf.fill(slots, NEGATIVE_INFINITY)
+    # Only one slot starts alive: equal hypotheses would stay equal.
     is_alive = (tf.range(beam_size) == 0) & (limits > 0)[:, tf.newaxis]
     return SearchState(
         alive_tokens=no_tokens,
@@ -383,20 +382,22 @@ def start(settings: Settings, batch: int | tf.Tensor, limits: tf.Tensor) -> Sear
         alive_lengths=tf.zeros([batch], tf.int32),
         last_tokens=tf.fill(slots, settings.bos_id),
         finished_tokens=no_tokens,
-        finished_log_probs=nobody,
+        finished_log_probs=impossible,
         finished_lengths=tf.zeros(slots, tf.int32),
-        finished_scores=nobody,
+        finished_scores=impossible,
         is_done=limits <= 0,
     )
 
 
-def rows_of(search: SearchState, rows: tf.Tensor) -> SearchState:
-    """Return what the search knows of some sentences, int32 `[working]`."""
+def gather_rows(search: SearchState, rows: tf.Tensor) -> SearchState:
+    """Return the state of the sentences `rows`, int32 `[working]`."""
     return tf.nest.map_structure(lambda values: tf.gather(values, rows), search)
 
 
-def put_back(search: SearchState, rows: tf.Tensor, found: SearchState) -> SearchState:
-    """Put what was found for some sentences where the whole batch is."""
+def scatter_rows(
+    search: SearchState, rows: tf.Tensor, found: SearchState
+) -> SearchState:
+    """Write the state of the sentences `rows` back into that of the whole batch."""
 
     def merged(values, new):
         return tf.tensor_scatter_nd_update(values, rows[:, tf.newaxis], new)
@@ -405,7 +406,7 @@ def put_back(search: SearchState, rows: tf.Tensor, found: SearchState) -> Search
 
 
 def with_own_slots(ancestry: tf.Tensor, first_column: tf.Tensor) -> tf.Tensor:
-    """Return the ancestry with each hypothesis in its own slot of this step."""
+    """Return the ancestry including each hypothesis's own column of this step."""
     own = first_column + tf.range(ancestry.shape[1])  # [beam]
     return ancestry | (tf.range(tf.shape(ancestry)[2]) == own[:, tf.newaxis])
 
@@ -417,7 +418,7 @@ def only_allowed(
     step: tf.Tensor,
     source: Any,
 ) -> tf.Tensor:
-    """Return the logits with -inf for what may not come next."""
+    """Return the logits with -inf for tokens that are not allowed."""
     if allowed_tokens is None:
         return logits
     allowed = allowed_tokens(search.alive_tokens, step, source)
@@ -427,9 +428,9 @@ def only_allowed(
 def forced_tokens(
     settings: Settings, step: tf.Tensor, sentences: Sentence
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """Return for whom this step has but one token, bool `[batch]`, and which.
+    """Return which sentences have a forced token, bool `[batch]`, and the tokens.
 
-    It is the next of the prefix or, with `force_eos`, EOS at the length limit.
+    That is the next token of the prefix or, with `force_eos`, EOS at the length limit.
     """
     limits, prefix, _ = sentences
     force_eos, pad_id = settings.config.force_eos, settings.pad_id
@@ -457,12 +458,12 @@ def pick_candidates(
 ) -> Candidates:
     """Return the best continuations over all alive hypotheses of each sentence.
 
-    They are picked by `choices`, and count with their probability by `logits`.
+    Tokens are selected by `choices` and scored by their probability under `logits`.
     """
     beam_size = settings.config.beam_size
-    # Greedy search takes the best token even where the next best one is EOS.
+    # Greedy search takes the best token even if the second best is EOS.
     num_wanted = 2 * beam_size if beam_size > 1 else 1
-    # A slot can fill all of them, or as many as it has tokens.
+    # All candidates may continue the same hypothesis.
     count = min(num_wanted, logits.shape[-1])
     token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
     if choices is logits:
@@ -492,7 +493,7 @@ def pick_candidates(
 
 
 def only_forced(forced, token_logits, tokens, logits):
-    """Where a token is forced, leave it as the one continuation of a slot."""
+    """Make a forced token the only continuation of its hypotheses."""
     is_forced, forced_token = (part[:, tf.newaxis, tf.newaxis] for part in forced)
     asked = tf.where(forced[0], forced[1], 0)  # `pad_id` may be outside the vocabulary
     own_logits = tf.gather(logits, asked, axis=2, batch_dims=1)  # [batch, beam]
@@ -507,7 +508,7 @@ def only_forced(forced, token_logits, tokens, logits):
 def keep_alive(
     search: SearchState, candidates: Candidates, ancestry: tf.Tensor
 ) -> tuple[SearchState, tf.Tensor]:
-    """Fill the alive slots with the best candidates that go on, and their ancestry."""
+    """Fill the alive slots with the best candidates that do not end."""
     beam_size = search.last_tokens.shape[1]
     going_on = tf.where(candidates.is_ending, NEGATIVE_INFINITY, candidates.log_probs)
     log_probs, kept = tf.math.top_k(going_on, beam_size)
@@ -523,10 +524,10 @@ def keep_alive(
 def keep_finished(
     search: SearchState, candidates: Candidates, alpha: float
 ) -> SearchState:
-    """Keep the best, by score, of the finished so far and of those that end now."""
+    """Keep the best-scored of the finished hypotheses and those that end now."""
     ending = tf.where(candidates.is_ending, candidates.log_probs, NEGATIVE_INFINITY)
     ending_scores = normalized_scores(ending, candidates.lengths, alpha)
-    # The earlier ones stand first, so that they win a tie. -> [batch, beam + C]
+    # Earlier ones come first, so they win a tie. -> [batch, beam + C]
     scores = tf.concat([search.finished_scores, ending_scores], axis=1)
     scores, kept = tf.math.top_k(scores, search.last_tokens.shape[1])
 
@@ -547,11 +548,11 @@ def mark_done(
     alpha: float,
     num_best: int | tf.Tensor | None,
 ) -> SearchState:
-    """Mark the sentences at their limit, with nothing alive, or with a certain result.
+    """Mark sentences at their limit, with nothing alive, or with a certain result.
 
-    A log probability only falls, and for alpha >= 0 the penalty divides it by most at
-    the limit: no alive hypothesis can end with more than its present log probability
-    over the penalty at the limit. `num_best` None: do not stop for that.
+    A log probability only decreases, and for alpha >= 0 the penalty is largest at the
+    limit. So no alive hypothesis can score more than its present log probability
+    divided by the penalty at the limit. `num_best` None: no early stop.
     """
     best_alive = search.alive_log_probs[:, 0]
     is_done = (search.alive_lengths >= limits) | ~is_possible(best_alive)
@@ -562,7 +563,7 @@ def mark_done(
 
 
 def freeze_done(before: SearchState, after: SearchState) -> SearchState:
-    """Take the step only where a sentence was not done before it."""
+    """Undo the step for sentences that were done before it."""
 
     def frozen(old, new):
         is_done = tf.reshape(before.is_done, [-1] + [1] * (old.shape.rank - 1))
@@ -574,15 +575,15 @@ def freeze_done(before: SearchState, after: SearchState) -> SearchState:
 def rank(
     settings: Settings, search: SearchState, limits: tf.Tensor
 ) -> BeamSearchResult:
-    """Return the finished, then in empty slots those that are open at the limit."""
+    """Return the finished hypotheses, then in empty slots those cut at the limit."""
     alpha = settings.config.length_penalty_alpha
     limits = tf.broadcast_to(limits[:, tf.newaxis], tf.shape(search.last_tokens))
     is_at_limit = search.alive_lengths[:, tf.newaxis] >= limits
-    # Elsewhere the alive were cut short by an early stop: they are no results.
+    # Elsewhere an early stop cut the alive hypotheses: they are not results.
     open_log_probs = tf.where(is_at_limit, search.alive_log_probs, NEGATIVE_INFINITY)
     open_scores = normalized_scores(open_log_probs, limits, alpha)
 
-    # 2 finished, 1 open, 0 empty; top_k leaves equals in order, which is by score.
+    # 2 finished, 1 open, 0 empty; top_k keeps the order of equals, which is by score.
     finished_class = tf.where(is_possible(search.finished_scores), 2.0, 0.0)
     open_class = tf.where(is_possible(open_scores), 1.0, 0.0)
     classes = tf.concat([finished_class, open_class], axis=1)  # [batch, 2 * beam]
@@ -604,7 +605,7 @@ def rank(
 
 
 def _take(values: tf.Tensor, picked: tf.Tensor) -> tf.Tensor:
-    """[batch, n, ...] and int32 [batch, m], which of the n -> [batch, m, ...]."""
+    """Gather along axis 1: [batch, n, ...] by int32 [batch, m] -> [batch, m, ...]."""
     return tf.gather(values, picked, batch_dims=1)
 
 

@@ -1,4 +1,4 @@
-"""What `beam_search` asks of its arguments and of the step function."""
+"""Checks of the arguments of `beam_search` and of the results of the step function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_arguments(
     num_best: int | tf.Tensor,
     steps_at_once: int | None,
 ) -> None:
-    """Raise unless the arguments of `beam_search` fit each other."""
+    """Raise ValueError or TypeError if arguments of `beam_search` are not valid."""
     if not max_lengths.dtype.is_integer or max_lengths.shape.rank != 1:
         raise ValueError(
             "`max_lengths` must be int32 with shape [batch]. Received: "
@@ -43,12 +43,10 @@ def check_arguments(
 def checked_prefix(
     forced_prefix: tf.Tensor | None, max_lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Return the tokens that outputs begin with, int32 `[batch, prefix_length]`.
-
-    None gives none, `[batch, 0]`.
+    """Return the forced prefix as int32 `[batch, prefix_length]`; `[batch, 0]` if None.
 
     Raises:
-        ValueError: If they have another dtype or shape.
+        ValueError: If it has another dtype or shape.
     """
     if forced_prefix is None:
         return tf.zeros([tf.shape(max_lengths)[0], 0], tf.int32)
@@ -66,11 +64,11 @@ def checked_prefix(
 def checked_answer(
     answer: Any, old_cache: Any, beam_size: int, eos_id: int
 ) -> tuple[tf.Tensor, Any]:
-    """Return what `step_fn` gave: logits in float32, the cache in its old shape.
+    """Return the results of `step_fn`: float32 logits, and the cache.
 
     Raises:
-        ValueError: If the logits have another shape or dtype than they must, lack
-            `eos_id`, or the cache is not built as `old_cache`.
+        ValueError: If the logits have a wrong shape or dtype or no `eos_id`, or if the
+            cache has another structure than `old_cache`.
     """
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ValueError(
@@ -82,14 +80,14 @@ def checked_answer(
         cache = tf.nest.map_structure(_in_old_shape, cache, old_cache)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "`step_fn` must return the cache with the structure, dtypes and shapes it "
-            f"was given. Received: {error}"
+            "`step_fn` must return the cache with the structure, dtypes and shapes "
+            f"it was given. Received: {error}"
         ) from error
     return tf.cast(logits, tf.float32), cache
 
 
 def checked_allowed(allowed: Any, logits: tf.Tensor) -> tf.Tensor:
-    """Return what `allowed_tokens` gave, bool `[batch, beam, vocab]`.
+    """Return the result of `allowed_tokens`, bool `[batch, beam, vocab]`.
 
     Raises:
         ValueError: If it has another dtype or shape.
@@ -111,8 +109,8 @@ def _check_logits(logits, beam_size, eos_id):
     is_shaped = logits.shape.rank == 3 and logits.shape[1] == beam_size
     if not (is_shaped and logits.shape[2] and logits.dtype.is_floating):
         raise ValueError(
-            f"`step_fn` must return float logits [batch, {beam_size}, vocab], the last "
-            "two sizes known when the graph is made. "
+            f"`step_fn` must return float logits [batch, {beam_size}, vocab], with the "
+            "last two sizes known when the graph is built. "
             f"Received: dtype={logits.dtype.name}, shape={logits.shape}."
         )
     if not 0 <= eos_id < logits.shape[2]:
@@ -129,5 +127,5 @@ def _in_old_shape(new, old):
             f"dtype={new.dtype.name}, shape={new.shape} in place of "
             f"dtype={old.dtype.name}, shape={old.shape}."
         )
-    # Known sizes stay known, or a loop in a graph refuses the state.
+    # Known sizes must stay known, or a loop in a graph rejects the state.
     return tf.ensure_shape(new, old.shape)

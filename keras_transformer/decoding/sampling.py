@@ -1,7 +1,7 @@
-"""Drawing an output by chance instead of searching for the best one.
+"""Sampling: draw outputs at random instead of searching for the best one.
 
-A step: the model's step -> `kept_distribution` -> `draw`. The paper searches; drawing
-is for varied outputs, such as synthetic sources.
+Each step calls the model, then `filtered_distribution` -> `draw`. The paper uses beam
+search only; sampling gives varied outputs, for example synthetic sources.
 """
 
 from __future__ import annotations
@@ -14,23 +14,42 @@ from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.checks import checked_answer
 from keras_transformer.decoding.working_set import Past, empty_columns
 
-# The least and the largest number that logits are divided by. An infinite one would
-# make NaN of a logit of -inf.
+# Limits of the temperature. Dividing a logit of -inf by infinity would give NaN.
 _TEMPERATURES = (1e-6, 1e6)
 
 
+class SamplingOptions(NamedTuple):
+    """How each sentence of a batch is sampled.
+
+    All values are accepted: rows may come from different clients of a server, and an
+    error would fail all of them.
+    """
+
+    # The random number of each step. Equal numbers give equal outputs, whatever else
+    # is in the batch.
+    uniforms: tf.Tensor  # float32 [batch, at least max_steps], in [0, 1)
+    # Divides the logits. Values below 1 favour likely tokens; 0, below 0 and NaN take
+    # the likeliest token.
+    temperature: tf.Tensor  # float32 [batch]
+    # Draw from this many of the likeliest tokens; 0 or less: all.
+    top_k: tf.Tensor  # int32 [batch]
+    # Draw from the likeliest tokens whose probabilities first sum to this. 1 or more:
+    # all; 0, below 0 and NaN: the likeliest token.
+    top_p: tf.Tensor  # float32 [batch]
+
+
 class SampleResult(NamedTuple):
-    """One drawn output a sentence."""
+    """One sampled output per sentence."""
 
     tokens: tf.Tensor  # int32 [batch, max_steps]: no BOS; EOS, then pad_id
-    lengths: tf.Tensor  # int32 [batch]: tokens, EOS counted
-    log_probs: tf.Tensor  # float32 [batch]: sum of the model's own log p
+    lengths: tf.Tensor  # int32 [batch]: tokens, including EOS
+    log_probs: tf.Tensor  # float32 [batch]: sum of log p, without temperature or filter
 
 
 def no_sample(
     batch: int | tf.Tensor, max_steps: int | tf.Tensor, pad_id: int
 ) -> SampleResult:
-    """Return outputs of no tokens."""
+    """Return empty outputs."""
     return SampleResult(
         tokens=tf.fill([batch, max_steps], pad_id),
         lengths=tf.zeros([batch], tf.int32),
@@ -44,37 +63,27 @@ def sample(
     cache: Any,
     *,
     max_lengths: tf.Tensor,
-    max_steps: int | tf.Tensor,
-    uniforms: tf.Tensor,
-    temperature: tf.Tensor,
-    top_k: tf.Tensor,
-    top_p: tf.Tensor,
+    options: SamplingOptions,
     bos_id: int,
     eos_id: int,
     pad_id: int,
 ) -> SampleResult:
-    """Draw the tokens of an output one after another.
+    """Sample one output per sentence, token by token.
 
     Args:
-        step_fn: As of `beam_search`, for a beam of 1.
-        source: As of `beam_search`.
-        cache: As of `beam_search`.
-        max_lengths: int32 `[batch]`. Tokens an output may have, EOS counted.
-        max_steps: Bound on all `max_lengths`, and the last axis of `tokens`.
-        uniforms: float32 `[batch, at least max_steps]`, in [0, 1): the chance of each
-            step. Equal ones give equal outputs, whatever else is in the batch.
-        temperature: float32 `[batch]`. Divides the logits: below 1 likely tokens become
-            likelier; at 0, below it and for NaN the best one is taken.
-        top_k: int32 `[batch]`. As many of the likeliest tokens are drawn from; 0 or
-            less: all.
-        top_p: float32 `[batch]`. The likeliest tokens whose probabilities first add up
-            to this are drawn from; 1 or more: all; 0, less or NaN: the best one.
+        step_fn: Same as in `beam_search`, for a beam of 1.
+        source: Same as in `beam_search`.
+        cache: Same as in `beam_search`.
+        max_lengths: int32 `[batch]`. Most tokens of an output, including EOS.
+        options: How to sample. The outputs have at most as many tokens as `uniforms`
+            has columns.
         bos_id: The first input.
         eos_id: Ends an output.
         pad_id: Fills `tokens` after the end.
     """
-    limits = tf.minimum(tf.cast(max_lengths, tf.int32), max_steps)
+    limits = tf.cast(max_lengths, tf.int32)
     batch = tf.shape(limits)[0]
+    max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))
 
     steps = tf.range(max_steps)  # each has one column
     steps_of_all = tf.tile(steps[tf.newaxis], [batch, 1])
@@ -87,28 +96,29 @@ def sample(
         past = Past((steps_of_all <= step)[:, tf.newaxis], steps_of_all, step)
         answer = step_fn(last_tokens[:, tf.newaxis], step, past, source, cache)
         logits, cache = checked_answer(answer, cache, 1, eos_id)
-        kept = kept_distribution(logits[:, 0], temperature, top_k, top_p)
-        drawn = draw(*kept, uniforms[:, step])
+        drawn = draw(
+            *filtered_distribution(logits[:, 0], options), options.uniforms[:, step]
+        )
         own = tf.gather(tf.nn.log_softmax(logits[:, 0]), drawn, batch_dims=1)
         drawn = tf.where(is_done, pad_id, drawn)
         is_now = steps == step
         return (
             step + 1,
             tf.where(is_now, drawn[:, tf.newaxis], tokens),
-            tf.where(is_done, eos_id, drawn),  # the model is asked for real tokens
+            tf.where(is_done, eos_id, drawn),  # the model's next input, never padding
             tf.where(is_done, log_probs, log_probs + own),
             tf.where(is_done, lengths, step + 1),
             is_done | (drawn == eos_id) | (step + 1 >= limits),
             cache,
         )
 
-    nothing = no_sample(batch, max_steps, pad_id)
+    empty = no_sample(batch, max_steps, pad_id)
     start = (
         0,
-        nothing.tokens,
+        empty.tokens,
         tf.fill([batch], bos_id),
-        nothing.log_probs,
-        nothing.lengths,
+        empty.log_probs,
+        empty.lengths,
         limits <= 0,
         empty_columns(cache, max_steps),
     )
@@ -116,39 +126,38 @@ def sample(
     return SampleResult(tokens, lengths, log_probs)
 
 
-def kept_distribution(
-    logits: tf.Tensor, temperature: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor
+def filtered_distribution(
+    logits: tf.Tensor, options: SamplingOptions
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what is drawn from: probabilities, not normalized, and ids, best first.
-
-    Every value of the settings is taken: rows may come from different clients, and an
-    error would fail all of them.
+    """Return the probabilities to draw from, not normalized, and ids, best first.
 
     Args:
         logits: float32 `[batch, vocab]`.
-        temperature: float32 `[batch]`.
-        top_k: int32 `[batch]`.
-        top_p: float32 `[batch]`.
+        options: How to sample.
+
+    Returns:
+        float32 and int32, both `[batch, vocab]`.
     """
+    _, temperature, top_k, top_p = options
     vocab_size = tf.shape(logits)[1]
     logits, ids = tf.math.top_k(logits, vocab_size)  # sorted
-    # Not by `~(temperature > 0)`, which TensorFlow's optimizer takes for `<=`: it
-    # differs for NaN.
+    # `~(temperature > 0)` would be wrong for NaN: TensorFlow's graph optimizer replaces
+    # it by `<=`.
     temperature = tf.where(temperature > 0, temperature, 0.0)
     divisor = tf.clip_by_value(temperature, *_TEMPERATURES)[:, tf.newaxis]
     probs = tf.nn.softmax((logits - logits[:, :1]) / divisor)
-    place = tf.range(vocab_size)[tf.newaxis]
+    rank = tf.range(vocab_size)[tf.newaxis]
     most = tf.where(top_k < 1, vocab_size, top_k)
     most = tf.where(temperature <= 0, 1, most)[:, tf.newaxis]
     before = tf.cumsum(probs, axis=1, exclusive=True)
-    # The first token stays whatever `top_p` is.
+    # The first token always stays.
     is_in_mass = (before < top_p[:, tf.newaxis]) | (top_p >= 1)[:, tf.newaxis]
-    is_kept = (place < most) & (is_in_mass | (place == 0))
+    is_kept = (rank < most) & (is_in_mass | (rank == 0))
     return tf.where(is_kept, probs, 0.0), ids
 
 
 def draw(probs: tf.Tensor, ids: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
-    """Return the id at which the cumulated probabilities pass the chance.
+    """Return the id at which the cumulative probability exceeds a random number.
 
     Args:
         probs: float32 `[batch, vocab]`, not normalized.
@@ -156,7 +165,7 @@ def draw(probs: tf.Tensor, ids: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
         uniforms: float32 `[batch]`, in [0, 1).
 
     Returns:
-        int32 `[batch]`; never an id of probability 0. Where all are NaN, the first.
+        int32 `[batch]`; never an id of probability 0. The first if all are NaN.
     """
     total = tf.cumsum(probs, axis=1)
     goal = (uniforms * total[:, -1])[:, tf.newaxis]

@@ -1,4 +1,4 @@
-"""What a hypothesis is worth: token probabilities and the length penalty, §6.1."""
+"""Scores of hypotheses: token log probabilities and the length penalty, §6.1."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 
 import tensorflow as tf
 
-# The log probability and the score of what is impossible or absent. Finite, because
-# sums and differences of true infinities make NaN; no real hypothesis comes near it.
+# Log probability and score of impossible or absent hypotheses. Finite, because sums
+# and differences of infinities give NaN; no real hypothesis comes near it.
 NEGATIVE_INFINITY = -1e7
 
-# Tokens a block in `top_tokens`, about. On two CPU cores, of the divisors of 37,000, 40
-# and 74 were the fastest.
+# Approximate tokens per block in `top_tokens`. Of the divisors of 37,000, 40 and 74
+# were the fastest on two CPU cores.
 _BLOCK_SIZE = 64
 
 
@@ -19,12 +19,12 @@ def length_penalty(lengths: tf.Tensor, alpha: float) -> tf.Tensor:
     """Return ((5 + length) / 6) ** alpha, by which a log probability is divided.
 
     Wu et al. 2016, "Google's Neural Machine Translation System", Eq. 14; the paper
-    takes alpha = 0.6 (§6.1) and 0.3 for parsing (§6.3). It is 1 at length 1, and at any
+    uses alpha = 0.6 (§6.1) and 0.3 for parsing (§6.3). It is 1 at length 1, and at any
     length for alpha = 0.
 
     Args:
-        lengths: int or float, any shape. Tokens of the output, EOS counted, BOS not.
-        alpha: 0 or more; the larger, the more long outputs are favoured.
+        lengths: int or float, any shape. Tokens of the output with EOS, without BOS.
+        alpha: 0 or more; larger values favour longer outputs.
 
     Returns:
         float32, shape of `lengths`.
@@ -35,7 +35,7 @@ def length_penalty(lengths: tf.Tensor, alpha: float) -> tf.Tensor:
 def normalized_scores(
     log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float
 ) -> tf.Tensor:
-    """Return log_probs / length penalty; what is impossible stays NEGATIVE_INFINITY.
+    """Return log_probs / length penalty; impossible ones stay NEGATIVE_INFINITY.
 
     Args:
         log_probs: float32, any shape. Sums of log p over the tokens.
@@ -50,7 +50,7 @@ def normalized_scores(
 
 
 def is_possible(log_probs: tf.Tensor) -> tf.Tensor:
-    """Return True where a hypothesis is real; False for NaN and for probability 0."""
+    """Return True where a hypothesis is real: False for NaN and probability 0."""
     return log_probs > NEGATIVE_INFINITY
 
 
@@ -62,20 +62,20 @@ def extended_log_probs(
 ) -> tf.Tensor:
     """Return the log probabilities of hypotheses with one more token.
 
-    Log-softmax of the chosen tokens alone. What is subtracted, the log of the sum of
-    exponentials, is found from one probability: of the likeliest token, which is its
-    logit's exponential over that sum. On two CPU cores softmax takes half the time of
+    Computes log-softmax for the appended tokens only. The log of the sum of
+    exponentials follows from the probability of one token, the likeliest: its logit
+    minus its log probability. On two CPU cores softmax takes half the time of
     `tf.reduce_logsumexp`.
 
     Args:
-        log_probs: float32 `[batch, beam]`. Of the hypotheses so far.
+        log_probs: float32 `[batch, beam]`. Log probabilities of the hypotheses so far.
         token_logits: float32 `[batch, beam, count]`. Logits of the tokens to append.
-        logits: float32 `[batch, beam, vocab]`. Of the whole vocabulary.
-        likeliest: int32 `[batch, beam]`. The token with the largest of them.
+        logits: float32 `[batch, beam, vocab]`. Logits of the whole vocabulary.
+        likeliest: int32 `[batch, beam]`. The token with the largest logit.
 
     Returns:
-        float32 `[batch, beam, count]`; NEGATIVE_INFINITY for a token of probability 0
-        and for each token after logits that are no distribution (NaN, +inf, all -inf).
+        float32 `[batch, beam, count]`; NEGATIVE_INFINITY for tokens of probability 0
+        and for all tokens after invalid logits (NaN, +inf, all -inf).
     """
     largest, probability = (
         tf.gather(values, likeliest[:, :, tf.newaxis], batch_dims=2)
@@ -89,13 +89,13 @@ def extended_log_probs(
 def top_tokens(logits: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the `count` largest logits of each row, and their ids.
 
-    Equal to `tf.math.top_k`, ties included (the lower id comes first), in two stages:
-    the largest of each block of ids, then the ids of the `count` best blocks only. A
-    block outside them has `count` others before it, each with an id that is at least
-    as good. On two CPU cores this takes a fifth of the time (37,000 words, count 8).
+    Equal to `tf.math.top_k`, including ties (the lower id comes first), in two stages:
+    the largest logit of each block of ids, then the ids of the `count` best blocks.
+    Other blocks cannot hold a result, because `count` blocks have a larger logit. On
+    two CPU cores this takes a fifth of the time (37,000 words, count 8).
 
     Args:
-        logits: float32 `[batch, beam, vocab]`; vocab is known when the graph is made.
+        logits: float32 `[batch, beam, vocab]`; vocab is known when the graph is built.
         count: At most vocab.
 
     Returns:
@@ -115,7 +115,7 @@ def top_tokens(logits: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     # -> [batch, beam, num_blocks, block]
     blocks = tf.reshape(logits, tf.concat([rows, [num_blocks, block_size]], axis=0))
     best_blocks = tf.math.top_k(tf.reduce_max(blocks, axis=-1), count).indices
-    # In order of id again, so that the second top_k also breaks ties by the lower id.
+    # Sorted by id, so that the second top_k also breaks ties by the lower id.
     best_blocks = tf.sort(best_blocks, axis=-1)  # [batch, beam, count]
     kept = tf.gather(blocks, best_blocks, batch_dims=2)  # [batch, beam, count, block]
     ids = best_blocks[..., tf.newaxis] * block_size + tf.range(block_size)
@@ -125,9 +125,9 @@ def top_tokens(logits: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _block_size(vocab_size: int) -> int:
-    """Return a divisor of the vocabulary near `_BLOCK_SIZE`, or that where none is.
+    """Return a divisor of the vocabulary near `_BLOCK_SIZE`, else `_BLOCK_SIZE`.
 
-    So that the logits need no filler, which would copy them all.
+    With a divisor the logits need no padding, which would copy all of them.
     """
     near = range(_BLOCK_SIZE // 2, 2 * _BLOCK_SIZE + 1)
     divisors = [size for size in near if vocab_size % size == 0]

@@ -1,15 +1,14 @@
-"""What a search works on: the sentences that go on, and the columns of their cache.
+"""The sentences that a search still works on, and the columns of their cache.
 
-A model keeps something of every token it was given, such as attention's keys and
-values, in a column of its cache: one column for each slot of the beam at each step.
-Columns are never reordered while the search goes on; `Past` says which ones are a
-hypothesis's own. Every few steps `next_working_set` lets go of what nobody reads any
-more, and makes room for the next steps:
+A model stores values for every token, such as attention's keys and values, in a column
+of its cache: one column per slot of the beam and step. Columns are never reordered
+during the search; `Past` says which columns belong to each hypothesis. Every few steps
+`next_working_set` compacts:
 
-* sentences that are done leave;
-* columns that are in no hypothesis's past leave. The hypotheses of a beam soon have all
-  but their last tokens in common, so most columns do;
-* what is left is copied once to a cache with room for the next steps.
+* sentences that are done are removed;
+* columns in no hypothesis's past are removed. The hypotheses of a beam soon share all
+  but their last tokens, so this removes most columns;
+* the rest is copied once into a cache with columns for the next steps.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ import tensorflow as tf
 
 
 class Past(NamedTuple):
-    """What a step of the model reads of its cache, and where it writes."""
+    """The cache columns that a step reads, and where it writes."""
 
-    # [b, k, c]: column c is in the past of the hypothesis now in slot k; at the columns
-    # of this step, each slot has its own.
+    # [b, k, c]: whether column c is in the past of the hypothesis now in slot k,
+    # including the slot's own column of this step.
     ancestry: tf.Tensor  # bool [batch, beam, columns]
     steps: tf.Tensor  # int32 [batch, columns]: the step of each column
     first_column: tf.Tensor  # int32 []: slot k writes column first_column + k
 
 
 class WorkingSet(NamedTuple):
-    """The sentences that are searched on, and all that belongs to them."""
+    """The sentences that are not done, with their inputs and cache."""
 
-    rows: tf.Tensor  # int32 [working]: which of the batch they are
-    sentences: Any  # a nest of tensors [working, ...] that never change
+    rows: tf.Tensor  # int32 [working]: their rows in the batch
+    sentences: Any  # a nest of tensors [working, ...]: constant inputs
     cache: Any  # a nest of tensors [working, heads, columns, ...]
     ancestry: tf.Tensor  # bool [working, beam, columns]
     steps: tf.Tensor  # int32 [working, columns]
@@ -43,11 +42,11 @@ class WorkingSet(NamedTuple):
 def first_working_set(
     batch: int | tf.Tensor, beam_size: int, sentences: Any, cache: Any
 ) -> WorkingSet:
-    """Return the whole batch, with nothing in its cache.
+    """Return the whole batch with an empty cache.
 
     Args:
-        batch: Sentences.
-        beam_size: Slots of each.
+        batch: Number of sentences.
+        beam_size: Slots per sentence.
         sentences: A nest of tensors `[batch, ...]`.
         cache: A nest of tensors `[batch, heads, 0, ...]`.
     """
@@ -67,28 +66,28 @@ def next_working_set(
     num_steps: int | tf.Tensor,
     window: int | None = None,
 ) -> WorkingSet:
-    """Return what `num_steps` steps from `step` on work on.
+    """Compact, and add columns for `num_steps` steps from `step` on.
 
     Args:
-        work: What the steps before worked on.
+        work: The working set of the steps before.
         is_done: bool `[batch]`: the sentences of the whole batch that are done.
         step: int32 scalar.
-        num_steps: Steps to make room for.
-        window: Steps back that a step reads, its own counted; None: all.
+        num_steps: Number of steps to add columns for.
+        window: Number of last steps that a step reads, including itself; None: all.
     """
-    kept = tf.where(~tf.gather(is_done, work.rows))[:, 0]  # of the working
+    kept = tf.where(~tf.gather(is_done, work.rows))[:, 0]  # indices into `work`
     rows, sentences, ancestry, steps = tf.nest.map_structure(
         lambda values: tf.gather(values, kept),
         (work.rows, work.sentences, work.ancestry, work.steps),
     )
     columns = _read_columns(ancestry, steps, step, window)
-    # New columns hold what another of the sentence does, until they are written.
+    # New columns hold a copy of column 0 until they are written.
     added = num_steps * ancestry.shape[1]
     taken = tf.pad(columns, [[0, 0], [0, added]])
     work = WorkingSet(
         rows,
         sentences,
-        _taken(work.cache, kept, taken),
+        _gather_columns(work.cache, kept, taken),
         tf.gather(ancestry, columns, axis=2, batch_dims=1),
         tf.gather(steps, columns, axis=1, batch_dims=1),
     )
@@ -98,20 +97,20 @@ def next_working_set(
 def with_room(
     work: WorkingSet, step: int | tf.Tensor, num_steps: int | tf.Tensor
 ) -> WorkingSet:
-    """Add the columns of `num_steps` steps from `step` on, which nobody reads yet."""
+    """Add empty columns for `num_steps` steps from `step` on."""
     added = num_steps * work.ancestry.shape[1]
     work = work._replace(cache=empty_columns(work.cache, added))
     return _with_new_columns(work, step, added)
 
 
 def empty_columns(cache: Any, added: int | tf.Tensor) -> Any:
-    """Add columns of zeros to every tensor `[batch, heads, columns, ...]` of a nest."""
+    """Append columns of zeros to every tensor `[batch, heads, columns, ...]`."""
     pad = trace_once(_padded)
     return tf.nest.map_structure(lambda part: pad(part, added), cache)
 
 
 def shape_invariants(work: WorkingSet) -> WorkingSet:
-    """Return the shapes that stay while sentences and columns come and go."""
+    """Return the shapes of the loop: sentences and columns vary in number."""
 
     def of_sentence(values):
         return tf.TensorShape([None, *values.shape[1:]])
@@ -129,7 +128,7 @@ def shape_invariants(work: WorkingSet) -> WorkingSet:
 
 
 def trace_once(run: Callable) -> Callable:
-    """Return a function that the graph being made holds once, however often called.
+    """Return a function that is traced once per graph, however often it is called.
 
     Args:
         run: Takes tensors; other arguments must be equal in every call. Must not read
@@ -144,55 +143,55 @@ def _padded(part, added) -> tf.Tensor:
 
 
 def _read_columns(ancestry, steps, step, window) -> tf.Tensor:
-    """Return the columns somebody reads, int32 `[working, columns]`, as wide as needed.
+    """Return the columns that any hypothesis reads, int32 `[working, columns]`.
 
-    In order; where a sentence has fewer than another, followed by some nobody reads.
+    In ascending order; a sentence with fewer than another is filled with unread ones.
     """
     is_read = tf.reduce_any(ancestry, axis=1)
     if window is not None:
         is_read &= steps > step - window
     is_read = tf.cast(is_read, tf.int32)
-    # The zero is for no sentences at all, which have no largest number.
+    # The zero is for an empty batch, which has no maximum.
     most = tf.reduce_max(tf.concat([tf.reduce_sum(is_read, axis=1), [0]], axis=0))
-    return tf.math.top_k(is_read, most).indices  # of equals, the lower one first
+    return tf.math.top_k(is_read, most).indices  # equal values: lower index first
 
 
-def _taken(cache, kept, columns) -> Any:
-    """Take sentences and columns of a cache in one copy.
+def _gather_columns(cache, kept, columns) -> Any:
+    """Gather sentences and columns of a cache in one copy.
 
     Args:
         cache: A nest of tensors `[batch, heads, columns, ...]`.
         kept: int `[working]`.
         columns: int32 `[working, taken]`.
     """
-    places = {}  # by the number of heads: of most caches, of all tensors the same
+    indices = {}  # by number of heads: most caches share one
 
-    def taken(part):
+    def gathered(part):
         key = part.shape[1]
-        if key is None or key not in places:
-            places[key] = _places(part, kept, columns)
-        return take(part, places[key])
+        if key is None or key not in indices:
+            indices[key] = _flat_indices(part, kept, columns)
+        return gather(part, indices[key])
 
-    take = trace_once(_gathered)
-    return tf.nest.map_structure(taken, cache)
+    gather = trace_once(_gathered)
+    return tf.nest.map_structure(gathered, cache)
 
 
-def _gathered(part, places) -> tf.Tensor:
-    """Take columns of a cache from where `_places` says."""
-    every = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
+def _gathered(part, indices) -> tf.Tensor:
+    """Gather columns of a cache at `_flat_indices`."""
+    flat = tf.reshape(part, tf.concat([[-1], tf.shape(part)[3:]], axis=0))
     shape = [None, part.shape[1], None, *part.shape[3:]]
-    return tf.ensure_shape(tf.gather(every, places), shape)
+    return tf.ensure_shape(tf.gather(flat, indices), shape)
 
 
-def _places(part, kept, columns) -> tf.Tensor:
-    """Return where, counted over sentences and heads, the columns to be taken are."""
+def _flat_indices(part, kept, columns) -> tf.Tensor:
+    """Return the indices of columns, counted over sentences, heads and columns."""
     _, heads, count = tf.unstack(tf.shape(part)[:3])
     first = (tf.cast(kept, tf.int32)[:, tf.newaxis] * heads + tf.range(heads)) * count
     return first[:, :, tf.newaxis] + columns[:, tf.newaxis]
 
 
 def _with_new_columns(work, step, added) -> WorkingSet:
-    """Tell of `added` columns of the cache, of the steps from `step` on, unread yet."""
+    """Record `added` unread columns of the cache for the steps from `step` on."""
     new_steps = step + tf.range(added) // work.ancestry.shape[1]
     new_steps = tf.broadcast_to(new_steps, [tf.shape(work.rows)[0], added])
     return work._replace(

@@ -1,7 +1,8 @@
-"""A trained model, run fast: from text to tokens and back.
+"""Fast inference with a trained model: from text to tokens and back.
 
-Begin with `translator`. It is a `generator`, which joins tokenizer, model and search;
-the search of `decoding/` calls `decoder_step`, which reads weights from
-`prepared_weights` and writes `kv_cache`. The rest makes that fast on a CPU, or quick to
-trace and to load. `layers/` has the same computation as the paper writes it.
+Begin reading with `translator`. It is a `generator`, which connects tokenizer, model
+and search; `batching` splits many texts into batches. The search of `decoding/` calls
+`decoder_step`, which reads weights from `prepared_weights` and writes `kv_cache`. The
+other modules make this fast on a CPU, or quick to trace and to load. `layers/` has the
+same computation as in the paper.
 """

@@ -1,4 +1,4 @@
-"""Which threads TensorFlow makes: for a few sentences, fewer are faster."""
+"""TensorFlow's threads: for a few sentences, fewer are faster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from keras_transformer import hardware
 
-# By itself TensorFlow sleeps in one thread while others do a product, and wakes it
-# after: 20 us each, of the 60 to 200 us that a product of few rows takes. So the thread
-# that waits takes its share; and no second one looks for operations to start meanwhile,
-# on a core that the product needs.
+# By default the calling thread sleeps during a matrix product and is woken afterwards:
+# 20 us of the 60 to 200 us that a product of few rows takes. With the first setting it
+# takes part in the product. With the second, no other thread uses a core to look for
+# operations to start.
 _FEW_THREADS = {
     "TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD": "1",
     "TF_NUM_INTEROP_THREADS": "1",
@@ -23,15 +23,15 @@ _FEW_SENTENCES = 8
 
 
 @contextlib.contextmanager
-def made_for(num_sentences: int) -> Iterator[None]:
-    """Have TensorFlow make its threads for so many sentences, within this context.
+def threads_for_few_sentences(num_sentences: int) -> Iterator[None]:
+    """Configure TensorFlow's threads within this context, if there are few sentences.
 
-    It makes them at its first operation, and reads there how: later this is without
-    effect. Variables of the environment that are set stay as they are. On a GPU, where
-    it was not measured, nothing changes.
+    TensorFlow creates its threads at its first operation; afterwards this has no
+    effect. Environment variables that are already set are not changed. Does nothing on
+    a machine with a GPU, where it was not measured.
 
     Args:
-        num_sentences: To translate, in as many batches as there will be.
+        num_sentences: Number of sentences to translate, over all batches.
     """
     is_few = num_sentences <= _FEW_SENTENCES and not hardware.has_gpu()
     added = _FEW_THREADS.keys() - os.environ.keys() if is_few else ()

@@ -1,10 +1,10 @@
 """One token of every hypothesis through the decoder, in the order of Figure 1.
 
-`layers/` is the paper: whole sentences, for training. A step of a search has one new
-position per hypothesis and wants other layouts: heads before positions, joined
-projections, packed kernels, one trace for all layers. So it is written here a second
-time, as a function of weights prepared for it and of the cache. Both compute the same
-logits for every option of `ModelConfig`: tests/inference/test_decoder_step.py.
+`layers/` implements the paper for whole sentences. A step of a search has one new
+position per hypothesis, and other layouts are faster: heads before positions, joined
+projections, packed kernels, one trace for all layers. So this module implements the
+decoder a second time, as a pure function of prepared weights and the cache. Both give
+equal logits for every option of `ModelConfig`: tests/inference/test_decoder_step.py.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from keras_transformer.layers.linear import matmul_transpose_b, reshape
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 
 # The packed pre-softmax kernel is used for at most this many rows. With 37,000 x 512
-# weights in float32, TensorFlow on two cores with AVX2 maps 4 rows so in 4.2 ms instead
-# of 6.5, 16 in 6.6 instead of 8.4; 128 would take 33 instead of 31.
+# weights in float32, TensorFlow on two cores with AVX2 then takes 4.2 ms instead of 6.5
+# for 4 rows and 6.6 instead of 8.4 for 16; it would take 33 instead of 31 for 128.
 FEW_ROWS = 16
 
 Norm = tuple[tf.Tensor, tf.Tensor]  # gamma and beta, float32 [d_model]
 
 
 class LayerWeights(NamedTuple):
-    """The weights of one decoder layer, or of all with the layer as first axis."""
+    """The weights of one decoder layer, or of all layers stacked on the first axis."""
 
     self_attention: list[PackedKernel]  # query, key and value
     self_attention_output: PackedKernel
@@ -46,15 +46,24 @@ class LayerWeights(NamedTuple):
 
 
 class StepWeights(NamedTuple):
-    """Everything that a step reads of a model."""
+    """All weights that a step reads."""
 
-    embeddings: tf.Tensor  # [vocab_size, d_model], of the target
-    positions: tf.Tensor | None  # [num_positions, d_model], where they are learned
-    layers: LayerWeights  # of all layers
+    embeddings: tf.Tensor  # [vocab_size, d_model], target embedding
+    positions: tf.Tensor | None  # [num_positions, d_model], if learned
+    layers: LayerWeights  # stacked
     final_norm: Norm | None  # of pre-norm models
-    output: tf.Tensor  # [vocab_size, d_model], the pre-softmax map
+    output: tf.Tensor  # [vocab_size, d_model], pre-softmax map
     output_bias: tf.Tensor | None
-    packed_output: PackedKernel | None  # `output` once more, for few rows
+    packed_output: PackedKernel | None  # copy of `output`, for few rows
+
+
+class StepInputs(NamedTuple):
+    """The inputs of a step that are equal for all layers."""
+
+    beam_size: int | tf.Tensor
+    areas: tuple[CacheArea, CacheArea]  # where keys and values are written
+    past_mask: tf.Tensor  # float32 [batch, 1, beam, columns], from `added_mask`
+    memory_mask: tf.Tensor  # float32 [batch, 1, 1, source_length], from `added_mask`
 
 
 def decode_step(
@@ -68,43 +77,37 @@ def decode_step(
 ) -> tuple[tf.Tensor, list[LayerCache]]:
     """Decode one token of each hypothesis.
 
-    Slot k of the beam writes its keys and values at column `past.first_column + k` of
-    the cache, where they stay: a hypothesis finds its own past by `past.ancestry`. Not
-    for XLA, which cannot write a cache in place.
+    Slot k of the beam writes its keys and values to column `past.first_column + k` of
+    the cache. Columns are never moved: a hypothesis finds its own past by
+    `past.ancestry`. Not for XLA, which cannot write a cache in place.
 
     Args:
-        config: The model's.
-        weights: From `prepared_weights`.
-        tokens: int32 `[batch, beam]`: the token before (BOS at step 0).
+        config: Configuration of the model.
+        weights: From `prepared_weights.step_weights`.
+        tokens: int32 `[batch, beam]`: the previous token (BOS at step 0).
         step: int32 scalar, from 0.
-        past: Which columns of the cache each hypothesis sees, and where to write.
+        past: The columns of the cache that each hypothesis reads, and where to write.
         source: From `full_pass.start`.
-        cache: From `kv_cache.empty`, then from the step before.
+        cache: From `kv_cache.empty`, later from the previous step.
 
     Returns:
         Logits of the next token, float32 `[batch, beam, vocab_size]`, and the cache.
     """
     beam_size, num_columns = tokens.shape[1], tf.shape(past.ancestry)[2]
     x = _embed(config, weights, tokens, step)  # [batch * beam, d_model]
-    past_mask = added_mask(_visible(config, past, step))
-    memory_mask = added_mask(source["mask"])
-    areas = kv_cache.areas(config, past.first_column, num_columns, beam_size, x.dtype)
+    inputs = StepInputs(
+        beam_size,
+        kv_cache.areas(config, past.first_column, num_columns, beam_size, x.dtype),
+        past_mask=added_mask(_visible(config, past, step)),
+        memory_mask=added_mask(source["mask"]),
+    )
     layer_step = trace_once(functools.partial(_layer_step, config))
     layers = shared_traces.unstacked(weights.layers, config.num_layers)
     new_cache = []
     for own_weights, memory, layer_cache in zip(
         layers, source["memory"], cache, strict=True
     ):
-        x, layer_cache = layer_step(
-            x,
-            own_weights,
-            beam_size,
-            areas,
-            layer_cache,
-            past_mask,
-            memory,
-            memory_mask,
-        )
+        x, layer_cache = layer_step(x, own_weights, inputs, memory, layer_cache)
         new_cache.append(layer_cache)
     if weights.final_norm is not None:
         x = _normalize(config, x, weights.final_norm)
@@ -113,7 +116,7 @@ def decode_step(
 
 
 def _embed(config, weights, tokens, step) -> tf.Tensor:
-    """Embed tokens with their position, §3.4 and §3.5: `[batch * beam, d_model]`."""
+    """Embed tokens and add their position, §3.4, §3.5: `[batch * beam, d_model]`."""
     x = tf.gather(weights.embeddings, tf.reshape(tokens, [-1]))
     x *= tf.cast(math.sqrt(config.d_model), x.dtype)
     if weights.positions is not None:
@@ -126,7 +129,7 @@ def _embed(config, weights, tokens, step) -> tf.Tensor:
 
 
 def _visible(config, past, step) -> tf.Tensor:
-    """Return which columns hypotheses attend to, bool `[batch, beam, columns]`."""
+    """Return the columns hypotheses attend to, bool `[batch, beam, columns]`."""
     if config.attention_window is None:
         return past.ancestry
     is_near = past.steps > step - config.attention_window
@@ -137,40 +140,36 @@ def _layer_step(
     config: ModelConfig,
     x: tf.Tensor,
     weights: LayerWeights,
-    beam_size: int | tf.Tensor,
-    areas: tuple[CacheArea, CacheArea],
-    cache: LayerCache,
-    past_mask: tf.Tensor,
+    inputs: StepInputs,
     memory: LayerCache,
-    memory_mask: tf.Tensor,
+    cache: LayerCache,
 ) -> tuple[tf.Tensor, LayerCache]:
-    """Take one token of each hypothesis through one layer, right half of Figure 1.
+    """Apply one decoder layer to one token per hypothesis, right half of Figure 1.
 
     Args:
-        config: The model's.
+        config: Configuration of the model.
         x: float `[batch * beam, d_model]`.
-        weights: Of this layer.
-        beam_size: Hypotheses of each sentence.
-        areas: Where this step's keys and values go.
-        cache: Keys and values of the steps before.
-        past_mask: float32 `[batch, 1, beam, columns]`, from `added_mask`.
-        memory: Keys and values of the encoder's output.
-        memory_mask: float32 `[batch, 1, 1, source_length]`, from `added_mask`.
+        weights: Weights of this layer.
+        inputs: Inputs of the step.
+        memory: Keys and values of the encoder output.
+        cache: Keys and values of earlier steps.
 
     Returns:
-        float `[batch * beam, d_model]`, and the cache with this step in it.
+        float `[batch * beam, d_model]`, and the cache including this step.
     """
 
     def self_attention(x):
         nonlocal cache
-        query, *new = _project(config, x, weights.self_attention, beam_size)
-        cache = tuple(map(kv_cache.write, cache, new, areas))
-        return _attend(config, query, *cache, past_mask, weights.self_attention_output)
+        query, *new = _project(config, x, weights.self_attention, inputs.beam_size)
+        cache = tuple(map(kv_cache.write, cache, new, inputs.areas))
+        return _attend(
+            config, query, *cache, inputs.past_mask, weights.self_attention_output
+        )
 
     def cross_attention(x):
-        (query,) = _project(config, x, weights.cross_attention, beam_size)
+        (query,) = _project(config, x, weights.cross_attention, inputs.beam_size)
         return _attend(
-            config, query, *memory, memory_mask, weights.cross_attention_output
+            config, query, *memory, inputs.memory_mask, weights.cross_attention_output
         )
 
     def feed_forward(x):
@@ -187,7 +186,7 @@ def _layer_step(
 
 
 def _residual(config, x, sublayer: Callable, norm: Norm) -> tf.Tensor:
-    """Apply the rule around a sub-layer, §3.1: `layers.residual` without dropout."""
+    """Add the residual and normalize, §3.1: `layers.residual` without dropout."""
     if config.norm_placement == "pre":
         return x + sublayer(_normalize(config, x, norm))
     return _normalize(config, x + sublayer(x), norm)
@@ -210,11 +209,11 @@ def _project(
     """Project one token of each hypothesis and split the heads.
 
     Args:
-        config: The model's.
+        config: Configuration of the model.
         inputs: float `[batch * beam, d_model]`.
-        kernels: Projections that are equally wide are joined in one kernel. Values, if
-            they are not as wide as queries and keys, come last.
-        beam_size: Hypotheses of each sentence.
+        kernels: The projections, those of equal width joined in one kernel. Values of
+            another width than queries and keys come last.
+        beam_size: Hypotheses per sentence.
 
     Returns:
         For each projection float `[batch, heads, beam, width]`.
@@ -243,15 +242,15 @@ def _attend(
     attention_mask: tf.Tensor,
     output: PackedKernel,
 ) -> tf.Tensor:
-    """Attend to what the mask shows and join the heads, Eq. 1 and §3.2.2.
+    """Attend and join the heads, Eq. 1 and §3.2.2.
 
     Args:
-        config: The model's.
+        config: Configuration of the model.
         query: float `[batch, heads, beam, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
         attention_mask: From `added_mask`.
-        output: The projection of the joined heads.
+        output: Projection of the joined heads.
 
     Returns:
         float `[batch * beam, d_model]`.
@@ -259,7 +258,7 @@ def _attend(
     batch, _, beam_size, _ = query.shape
     heads, _ = scaled_dot_product_attention(query, key, value, attention_mask)
     joined = packed_kernels.transpose(heads, (0, 2, 1, 3))
-    # A number of rows that is known must stay known: a loop's shapes must not change.
+    # A known number of rows must stay known: shapes in a loop must not change.
     num_rows = batch * beam_size if batch and beam_size else -1
     joined = tf.reshape(joined, (num_rows, config.num_heads * config.head_value_dim))
     return packed_kernels.multiply(joined, output)
@@ -270,8 +269,8 @@ def _logits(weights: StepWeights, x: tf.Tensor) -> tf.Tensor:
     vocab_size = weights.output.shape[0]
 
     def by_matrix():
-        # As a batch of one: on a CPU TensorFlow's plain product with a transposed
-        # matrix takes half as long again (128 rows, 37,000 words).
+        # As a batch of one: on a CPU TensorFlow's product of plain matrices, one of
+        # them transposed, takes 1.5 times as long (128 rows, 37,000 words).
         return matmul_transpose_b(x[tf.newaxis], weights.output)[0]
 
     if weights.packed_output is None:

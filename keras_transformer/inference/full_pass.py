@@ -1,7 +1,7 @@
-"""Whole sentences through a trained model, equal layers traced once.
+"""Whole sentences through a trained model, with one trace for all layers.
 
-Computes what `Transformer.call` does without training, in a graph that is made, stored
-and loaded as fast for many layers as for one.
+Computes the same as `Transformer.call` without training. Tracing, saving and loading
+this graph take about the same time for any number of layers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def encode(model: Transformer, source_tokens: tf.Tensor) -> tuple[tf.Tensor, tf.
         source_tokens: int32 `[batch, source_length]`.
 
     Returns:
-        The encoder's output, float `[batch, source_length, d_model]`, and the mask of
-        the source, bool `[batch, 1, source_length]`.
+        The encoder output, float `[batch, source_length, d_model]`, and the mask of the
+        source, bool `[batch, 1, source_length]`.
     """
     x, mask = model.embed_source(source_tokens)
     encode_layer = call_nth_layer(
@@ -36,15 +36,15 @@ def encode(model: Transformer, source_tokens: tf.Tensor) -> tuple[tf.Tensor, tf.
 
 
 def start(model: Transformer, source_tokens: tf.Tensor) -> dict[str, Any]:
-    """Encode the sources and project them for every decoder layer, once a sentence.
+    """Encode the sources and compute cross-attention keys and values of all layers.
 
     Args:
         model: A built model.
         source_tokens: int32 `[batch, source_length]`.
 
     Returns:
-        What `decoder_step.decode_step` needs of the source: "memory", per layer keys
-        and values, float `[batch, heads, source_length, dim]`, and "mask", bool
+        `source` of `decoder_step.decode_step`: "memory", the keys and values of each
+        layer, float `[batch, heads, source_length, dim]`, and "mask", bool
         `[batch, 1, source_length]`.
     """
     encoder_output, mask = encode(model, source_tokens)
@@ -63,9 +63,9 @@ def start(model: Transformer, source_tokens: tf.Tensor) -> dict[str, Any]:
 def decode(
     model: Transformer, source_tokens: tf.Tensor, decoder_inputs: tf.Tensor
 ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Run pairs through the model, up to the pre-softmax map.
+    """Run pairs through the model, without the pre-softmax map.
 
-    That map's output is the largest by far, and not always needed.
+    The logits are by far the largest tensor and not always needed.
 
     Args:
         model: A built model.

@@ -1,4 +1,4 @@
-"""The cache of a search: keys and values of the steps before, written in place."""
+"""The cache of a search: keys and values of earlier steps, written in place."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 
-# Of one layer: keys float [batch, heads, columns, key_dim] and values
+# Keys of one layer, float [batch, heads, columns, key_dim], and its values,
 # [batch, heads, columns, value_dim]. A column belongs to one slot of the beam at one
 # step.
 LayerCache = tuple[tf.Tensor, tf.Tensor]
 
 
 class CacheArea(NamedTuple):
-    """The columns that a step writes: the same in every layer.
+    """The columns that a step writes, equal for all layers; int32 tensors.
 
-    Tensors, int32, so that a layer's step can be traced as a function of them. The
-    cache is written as a matrix, [batch * heads, columns * dim], of the widest elements
-    there are.
+    The cache is written as a matrix, [batch * heads, columns * dim], of elements as
+    wide as possible.
     """
 
     cache: tf.Tensor  # shape of the cache
     matrix: tf.Tensor  # shape of the cache as a matrix
-    update: tf.Tensor  # shape of what is written, as a matrix
-    begin: tf.Tensor  # where that begins in the matrix
-    end: tf.Tensor  # where it ends
+    update: tf.Tensor  # shape of the update as a matrix
+    begin: tf.Tensor  # first element of the update in the matrix
+    end: tf.Tensor  # its end
 
 
 def empty(
     config: ModelConfig, batch_size: int | tf.Tensor, num_columns: int, dtype: str
 ) -> list[LayerCache]:
-    """Make the cache of a search, filled with zeros.
+    """Return a cache of zeros.
 
     Args:
-        config: The model's.
-        batch_size: Sentences.
-        num_columns: Columns to make room for: one of each slot of the beam a step.
+        config: Configuration of the model.
+        batch_size: Number of sentences.
+        num_columns: Number of columns: one per slot of the beam and step.
         dtype: The model's compute dtype.
     """
     rows = (batch_size, config.num_heads, num_columns)
@@ -53,19 +52,19 @@ def areas(
     beam_size: int | tf.Tensor,
     dtype: tf.DType,
 ) -> tuple[CacheArea, CacheArea]:
-    """Return where a step writes its keys, and where its values.
+    """Return the areas where a step writes keys and values.
 
     Args:
-        config: The model's.
+        config: Configuration of the model.
         first_column: int32 scalar.
         num_columns: Columns of the cache.
         beam_size: Columns to write.
-        dtype: Of the cache.
+        dtype: The dtype of the cache.
     """
 
     def area(dim):
         _, parts = _element(dim, dtype)
-        words = dim // parts  # of a column
+        words = dim // parts  # elements of a column
         last = [] if parts == 1 else [parts]
         begin = first_column * words
         return CacheArea(
@@ -80,7 +79,7 @@ def areas(
 
 
 def write(cache: tf.Tensor, update: tf.Tensor, area: CacheArea) -> tf.Tensor:
-    """Return the cache with a step in it.
+    """Write the keys or values of a step into the cache.
 
     Args:
         cache: float `[batch, heads, columns, dim]`.
@@ -93,7 +92,7 @@ def write(cache: tf.Tensor, update: tf.Tensor, area: CacheArea) -> tf.Tensor:
     old, new = tf.reshape(cache, area.matrix), tf.reshape(update, area.update)
     if is_viewed:
         old, new = (tf.bitcast(part, element) for part in (old, new))
-    # The one operation of TensorFlow that writes in place; Keras's slice_update and
+    # The only operation of TensorFlow that writes in place; Keras's slice_update and
     # tf.tensor_scatter_nd_update copy the cache at every step.
     written = tf.raw_ops.TensorStridedSliceUpdate(
         input=old,
@@ -110,7 +109,7 @@ def write(cache: tf.Tensor, update: tf.Tensor, area: CacheArea) -> tf.Tensor:
 
 
 def _element(dim: int, dtype: tf.DType) -> tuple[tf.DType, int]:
-    """Return the dtype to write in, the widest that fits, and the numbers in one."""
+    """Return the widest dtype that fits, and how many numbers one element holds."""
     widest, own = tf.complex128, tf.as_dtype(dtype)
     parts = widest.size // own.size
     return (widest, parts) if dim % parts == 0 else (own, 1)

@@ -1,10 +1,10 @@
-"""Kernels packed in blocks of columns: how a step of a search multiplies its few rows.
+"""Kernels packed in blocks of columns, for fast products with the few rows of a step.
 
-A block lies in memory as one piece, which a product reads in order; of a whole matrix,
-a CPU's product first copies piece by piece, at every step. With 2048 x 512 and
+A CPU's matrix product copies a matrix block by block into contiguous memory, at every
+step of a search. A packed kernel has this layout already. With 2048 x 512 and
 512 x 2048 weights in float32, TensorFlow on two cores with AVX-512 maps 4 rows in 0.54
-ms instead of 0.85, 128 in 2.5 instead of 3.35; with AVX2 4 rows in 0.46 instead of
-0.63, 128 in 3.4 instead of 5.7.
+ms instead of 0.85 and 128 rows in 2.5 instead of 3.35; with AVX2 4 rows in 0.46 instead
+of 0.63 and 128 rows in 3.4 instead of 5.7.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from keras_transformer import hardware
 # three quarters of the time with narrow blocks, 128 rows the same time.
 _WIDE, _NARROW = 64, 16
 
-_BITS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by bytes
+_BITS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by size in bytes
 
 
 class PackedKernel(NamedTuple):
-    """A linear map, its kernel packed."""
+    """A linear map with a packed kernel."""
 
     blocks: tf.Tensor  # float [blocks, width_in, width]
     bias: tf.Tensor | None = None  # float [blocks * width]
 
 
 def pack(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
-    """Pack linear maps of the same input into one kernel, one map after another.
+    """Pack linear maps of the same input into one kernel, in order.
 
     Args:
-        layers: Maps whose activation, if any, is left to the caller; all with a bias,
-            or none.
-        unit: Columns that belong together, such as those of a head: no block has
-            columns of two units. Divides the width of each map.
+        layers: The maps, all with a bias or all without. Activations are ignored.
+        unit: Number of columns that belong together, such as those of a head: no block
+            has columns of two units. Must divide the width of each map.
     """
     dtype, width = layers[0].compute_dtype, _fitting_width(unit)
-    blocks = [_cut(tf.cast(layer.kernel, dtype), width) for layer in layers]
+    blocks = [_split(tf.cast(layer.kernel, dtype), width) for layer in layers]
     bias = None
     if layers[0].use_bias:
         bias = tf.concat([tf.cast(layer.bias, dtype) for layer in layers], axis=0)
@@ -48,13 +47,13 @@ def pack(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
 
 
 def pack_transposed(matrix: tf.Tensor) -> PackedKernel:
-    """Pack the linear map whose kernel is a matrix transposed, without a bias.
+    """Pack the transpose of a matrix as a kernel without bias.
 
     Args:
         matrix: float `[columns, width_in]`.
 
     Returns:
-        The kernel, with zeros after its last column until the block is full.
+        The kernel; the last block is filled with zeros.
     """
     columns, width_in = matrix.shape
     width = _width()
@@ -80,29 +79,29 @@ def multiply_blocks(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:
 
 
 def transpose(values: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
-    """Transpose floats as integers of the same size; no gradient passes through.
+    """Transpose floats as integers of the same size; has no gradient.
 
-    On a CPU TensorFlow leaves floats to oneDNN, which takes 60 us for a few kilobytes
-    where TensorFlow's own kernel takes 10.
+    On a CPU TensorFlow transposes floats with oneDNN, which takes 60 us for a few
+    kilobytes; its kernel for integers takes 10 us.
     """
     bits = tf.bitcast(values, _BITS[values.dtype.size])
     return tf.bitcast(tf.transpose(bits, axes), values.dtype)
 
 
 def _fitting_width(unit: int) -> int:
-    """Return a width of blocks that divides a unit; the whole unit where none does."""
+    """Return a block width that divides a unit, or the unit if there is none."""
     most = _width()
     near = range(most // 2, most + 1)
     return max((width for width in near if unit % width == 0), default=unit)
 
 
 def _width() -> int:
-    """Return the fastest width on this machine; any other computes the same."""
+    """Return the fastest width on this machine; all widths give equal results."""
     is_narrow = hardware.has_avx2_alone() and not hardware.has_gpu()
     return _NARROW if is_narrow else _WIDE
 
 
-def _cut(matrix: tf.Tensor, width: int) -> tf.Tensor:
+def _split(matrix: tf.Tensor, width: int) -> tf.Tensor:
     """[rows, columns] -> [blocks, rows, width]."""
     num_rows, columns = matrix.shape
     split = tf.reshape(matrix, (num_rows, columns // width, width))

@@ -1,4 +1,4 @@
-"""A model's weights in the layouts that a search reads."""
+"""A model's weights in the layouts that the decoder step reads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.decoder import DecoderLayer
 from keras_transformer.model.transformer import Transformer
 
-# What takes time to make, and is therefore kept by `PreparedWeights`.
+# The weights that take time to prepare; `PreparedWeights` stores them.
 Prepared = tuple[LayerWeights, PackedKernel | None]
 
 
 def step_weights(model: Transformer, prepared: Prepared | None = None) -> StepWeights:
-    """Return what the steps of a search read of a model.
+    """Return the weights that the decoder step reads.
 
     Args:
         model: A built model.
-        prepared: From `prepare`; None prepares the layers for this search alone.
+        prepared: From `prepare`; None: prepare the layers here.
     """
     layers, packed_output = prepared or prepare(model)
     positions, final_norm = model.target_positions, model.decoder.norm
@@ -41,14 +41,14 @@ def step_weights(model: Transformer, prepared: Prepared | None = None) -> StepWe
 
 
 def prepare(model: Transformer, with_output: bool = False) -> Prepared:
-    """Pack the kernels of a model's decoder, each kind of all layers in one tensor.
+    """Pack the kernels of a decoder and stack each kind over all layers.
 
     Args:
         model: A built model.
-        with_output: Also pack the pre-softmax map, the largest: worth it where many
-            searches read what is prepared once.
+        with_output: Also pack the pre-softmax kernel. It is the largest, so this pays
+            off only when many searches share the result.
     """
-    # The largest first: what is packed before it is stacked leaves gaps in memory.
+    # The largest first: kernels packed before stacking leave gaps in memory.
     output = None
     if with_output:
         output = packed_kernels.pack_transposed(_table(model.output_embedding))
@@ -76,7 +76,7 @@ def _layer_weights(layer: DecoderLayer) -> LayerWeights:
 
 
 def _projections(attention: MultiHeadAttention, *names: str) -> list[PackedKernel]:
-    """Pack projections by heads; equally wide neighbours become one kernel."""
+    """Pack projections by heads, those of equal width in one kernel."""
     layers = [getattr(attention, f"{name}_projection") for name in names]
     groups = [layers]
     if attention.key_dim != attention.value_dim:
@@ -102,40 +102,40 @@ def _table(embedding: keras.layers.Layer) -> tf.Tensor:
 
 
 class PreparedWeights(tf.Module):
-    """What `prepare` gave once, in variables: read by many searches, saved in exports.
+    """The result of `prepare` as variables, shared by searches and saved in exports.
 
     Use only when weights are final: later changes silently mix old and new weights.
 
     Args:
         model: A built model.
-        with_output: As in `prepare`.
+        with_output: Same as in `prepare`.
     """
 
     def __init__(self, model: Transformer, with_output: bool):
         super().__init__(name="prepared_weights")
         prepared = prepare(model, with_output)
-        self._kept = [
+        self._variables = [
             tf.Variable(weight, trainable=False)
             for weight in tf.nest.flatten(prepared)
             if weight is not None
         ]
-        is_there = tf.nest.map_structure(lambda weight: weight is not None, prepared)
-        # As a function: TensorFlow would wrap what an attribute holds.
-        self._structure = lambda: is_there
+        has_value = tf.nest.map_structure(lambda weight: weight is not None, prepared)
+        # A function, because TensorFlow wraps lists and tuples in attributes.
+        self._structure = lambda: has_value
 
     def read(self) -> Prepared:
-        """Read the variables, within the graph that is made."""
-        values = map(tf.convert_to_tensor, self._kept)
+        """Read the variables in the current graph."""
+        values = map(tf.convert_to_tensor, self._variables)
         return tf.nest.map_structure(
-            lambda is_there: next(values) if is_there else None, self._structure()
+            lambda has_value: next(values) if has_value else None, self._structure()
         )
 
 
 class StackedLayers(tf.Module):
-    """The weights of a model's equal layers, one variable a kind.
+    """The weights of a model's layers, each kind stacked in one variable.
 
-    Every function of a graph lists the variables it reads, and loading visits each
-    entry: fewer variables load faster. Use only when weights are final.
+    Every function of a graph lists the variables it reads and loading visits each
+    entry, so fewer variables load faster. Use only when weights are final.
 
     Args:
         model: A built model.
@@ -144,38 +144,38 @@ class StackedLayers(tf.Module):
     def __init__(self, model: Transformer):
         super().__init__(name="stacked_layers")
         self._stacks: list[tf.Variable] = []
-        places: dict[int, tuple[int, int]] = {}  # of a variable: stack, number in it
+        indices: dict[int, tuple[int, int]] = {}  # id(variable) -> stack, layer
         for layers in (model.encoder.layers, model.decoder.layers):
-            for equal in zip(*(layer.weights for layer in layers), strict=True):
-                for number, variable in enumerate(equal):
-                    places[id(variable)] = len(self._stacks), number
-                stack = tf.stack(shared_traces.values(equal))
+            for same_kind in zip(*(layer.weights for layer in layers), strict=True):
+                for number, variable in enumerate(same_kind):
+                    indices[id(variable)] = len(self._stacks), number
+                stack = tf.stack(shared_traces.values(same_kind))
                 self._stacks.append(tf.Variable(stack, trainable=False))
-        # As a function: TensorFlow would wrap what an attribute holds.
-        self._places = lambda: places
+        # A function, because TensorFlow wraps dicts in attributes.
+        self._indices = lambda: indices
 
-    def reading(self) -> _Reading:
+    def reading(self) -> _StackedScope:
         """Return a context in which layers read their weights from the stacks.
 
-        What is first read there must be in the graph that all of it is read in.
+        The context caches tensors, so it must be used within a single graph.
         """
-        return _Reading(self._stacks, self._places())
+        return _StackedScope(self._stacks, self._indices())
 
 
-class _Reading(keras.StatelessScope):
-    """Gives variables the values they have in stacks; takes apart what is read."""
+class _StackedScope(keras.StatelessScope):
+    """Replaces the values of variables by those in stacks; unstacks each once."""
 
     def __init__(
-        self, stacks: Sequence[tf.Variable], places: dict[int, tuple[int, int]]
+        self, stacks: Sequence[tf.Variable], indices: dict[int, tuple[int, int]]
     ):
         super().__init__()
-        self._stacks, self._places = stacks, places
+        self._stacks, self._indices = stacks, indices
         self._unstacked: dict[int, list[tf.Tensor]] = {}
 
     def get_current_value(self, variable: keras.Variable) -> Any:
-        if id(variable) not in self._places:
+        if id(variable) not in self._indices:
             return super().get_current_value(variable)
-        stack, number = self._places[id(variable)]
+        stack, number = self._indices[id(variable)]
         if stack not in self._unstacked:
             self._unstacked[stack] = tf.unstack(self._stacks[stack])
         return self._unstacked[stack][number]

@@ -1,12 +1,11 @@
-"""One trace for the equal layers of a stack, and one tensor for a weight of each.
+"""One trace shared by all layers of a stack, and their weights stacked in one tensor.
 
-TensorFlow makes a graph in Python, operation by operation, which is most of the time
-until a program has its first answer. What is the same in N layers but for the numbers
-is therefore traced once, as a function, and called N times; TensorFlow inlines the
-calls, without Python, before the graph runs.
+Building a graph in Python, operation by operation, is most of the time to a program's
+first answer. So one layer is traced as a function and called N times with the weights
+of each layer. TensorFlow inlines the calls before the graph runs.
 
-Every tensor that a loop's body reads costs operations too, a few in each function it
-passes through: there, the weights of all layers are one tensor a kind.
+Each tensor that a loop body reads costs operations in every function it passes through,
+so loops read the weights of all layers as one tensor per kind.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ def call_nth_layer(
     run: Callable,
     variables: Callable[[Any], Sequence[keras.Variable]] = lambda layer: layer.weights,
 ) -> Callable:
-    """Return `run` of one of some equal layers, as a function of the layer's number.
+    """Return a function of a layer's number and tensors that calls `run` on the layer.
 
     Args:
-        layers: Built with one configuration.
-        run: Takes one of the layers, then tensors. Must not read another layer's
-            variables, nor drop anything, which would be the same in all layers.
-        variables: Returns the variables of a layer that `run` reads; any other would be
-            read from the first layer, whatever the number.
+        layers: Layers built with the same configuration.
+        run: Takes a layer, then tensors. Must not read variables of other layers. Must
+            not use dropout: the mask would be equal in all layers.
+        variables: Returns the variables of a layer that `run` reads. Any other variable
+            would be read from the first layer.
     """
     if not tf.inside_function():
         return lambda number, *inputs: run(layers[number], *inputs)
@@ -57,9 +56,9 @@ def stacked(nests: Sequence[Any]) -> Any:
 
 
 def unstacked(nest: Any, count: int) -> list[Any]:
-    """Take apart what `stacked` made of `count` nests.
+    """Split the result of `stacked` into `count` nests.
 
-    TensorFlow copies nothing where the parts are whole multiples of 64 bytes.
+    TensorFlow does not copy parts whose size is a multiple of 64 bytes.
     """
     parts = [
         [None] * count if part is None else tf.unstack(part, count)
@@ -69,12 +68,12 @@ def unstacked(nest: Any, count: int) -> list[Any]:
 
 
 def values(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
-    """Read variables in their own dtype, also within a layer's call."""
+    """Read variables in their own dtype, without autocast in a layer's call."""
     return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 
 def with_weights(
     variables: Sequence[keras.Variable], weights: Sequence[tf.Tensor]
 ) -> contextlib.AbstractContextManager:
-    """Return a context in which variables have other values, from `values`."""
+    """Return a context in which variables have the given values."""
     return keras.StatelessScope(list(zip(variables, weights, strict=True)))

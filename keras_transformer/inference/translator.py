@@ -14,7 +14,8 @@ from keras_transformer.config import (
     check_at_least,
 )
 from keras_transformer.decoding import BeamSearchResult
-from keras_transformer.inference.generator import TextSearch, in_batches, in_blocks
+from keras_transformer.inference.batching import in_batches, in_blocks
+from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 
 
@@ -27,32 +28,33 @@ class Hypothesis(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What a source text became."""
+    """The translation of a source text."""
 
     text: str
     # Log probability / length penalty, in nats; 0 for a source without words.
     score: float
-    # Whether the source was cut at the end to `max_input_length` tokens.
+    # Whether the source was cut to its first `max_input_length` tokens.
     truncated: bool
     # The best hypotheses, best first.
     nbest: tuple[Hypothesis, ...]
 
 
-class Translator(TextSearch):
+class Translator(SequenceGenerator):
     """Translates text with a model, its tokenizer and beam search, §6.1.
 
-    Programs, evaluation and the exported signatures all go through it.
+    Programs, evaluation and the exported signatures use this class.
 
     Args:
         model: The model.
-        tokenizer: Of the `tokenization` package, the one the model was trained with.
-        decoding: How to search; None: the paper's beam 4 and alpha 0.6.
+        tokenizer: The tokenizer that the model was trained with, from the
+            `tokenization` package.
+        decoding: Settings of the search; None: the paper's beam 4 and alpha 0.6.
         num_best: Hypotheses to return for each source, at most `decoding.beam_size`.
         **overrides: Fields of `DecodingConfig` to replace, such as `beam_size=1`.
 
     Raises:
-        ValueError: If model and tokenizer do not fit each other, or `num_best` is
-            outside [1, beam_size].
+        ValueError: If model and tokenizer do not match, or `num_best` is outside
+            [1, beam_size].
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Translator(TextSearch):
         self.num_best = num_best
 
     def __call__(self, text: str | Sequence[str]) -> str | list[str]:
-        """Translate one text, or several, to the best hypothesis of each."""
+        """Return the best translation of one text, or of each of several."""
         if isinstance(text, str):
             return self.translate([text])[0].text
         return [translation.text for translation in self.translate(text)]
@@ -78,11 +80,11 @@ class Translator(TextSearch):
     def translate(
         self, texts: Sequence[str], batch_size: int = TRANSLATED_AT_ONCE
     ) -> list[Translation]:
-        """Translate texts, sorted by length into batches, and return them in order.
+        """Translate texts in batches of similar length; keeps the order.
 
         Args:
-            texts: One source each.
-            batch_size: Sources translated at once.
+            texts: The sources.
+            batch_size: Most sources of a batch.
         """
         return translate_in_batches(texts, batch_size, self.translate_batch)
 
@@ -96,29 +98,29 @@ class Translator(TextSearch):
             text: string `[batch]`, UTF-8.
 
         Returns:
-            "translations", string `[batch, num_best]`, best first, "" where there are
-            fewer; "scores", float32 `[batch, num_best]`, log probability / length
-            penalty, NEGATIVE_INFINITY where there are fewer; "truncated", bool
-            `[batch]`: whether the source was cut to `max_input_length` tokens. A source
-            without words becomes "" with score 0.
+            "translations", string `[batch, num_best]`, best first, filled with "";
+            "scores", float32 `[batch, num_best]`, log probability / length penalty,
+            filled with NEGATIVE_INFINITY; "truncated", bool `[batch]`: whether the
+            source was cut to `max_input_length` tokens. A source without words becomes
+            "" with score 0.
         """
         tokens, truncated = self.source_tokens(text)
         result = self.search(tokens, num_best=self.num_best)
-        return self.worded(tokens, truncated, result, self.num_best)
+        return self.to_text(tokens, truncated, result, self.num_best)
 
     def translate_with_prefix(
         self, text: tf.Tensor, target_prefix: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Translate a batch to outputs that begin with given texts, in the graph.
+        """Translate a batch into outputs that begin with given texts, in the graph.
 
         Args:
             text: string `[batch]`, UTF-8.
-            target_prefix: string `[batch]`; "" leaves a translation free. It is cut
-                into subwords by itself, so it should end where a word does.
+            target_prefix: string `[batch]`; "" for no prefix. The prefix is tokenized
+                separately, so it should end at the end of a word.
 
         Returns:
-            As `translate_batch`; translations hold the prefix, and the output limit
-            counts from its end.
+            Same as `translate_batch`. Translations include the prefix, and the output
+            limit counts from its end.
         """
         tokens, truncated = self.source_tokens(text)
         prefix = tf.cast(self.tokenizer.tokenize(target_prefix), tf.int32)
@@ -126,22 +128,25 @@ class Translator(TextSearch):
             self.model.config.pad_id
         )
         result = self.search(tokens, forced, self.num_best)
-        return self.worded(tokens, truncated, result, self.num_best)
+        return self.to_text(tokens, truncated, result, self.num_best)
 
-    def worded(
+    def to_text(
         self,
         tokens: tf.Tensor,
         truncated: tf.Tensor,
         result: BeamSearchResult,
         num_best: int,
     ) -> dict[str, tf.Tensor]:
-        """Return the outputs of a search as texts: what `translate_batch` says.
+        """Detokenize the outputs of a search.
 
         Args:
             tokens: int32 `[batch, source_length]`, from `source_tokens`.
-            truncated: bool `[batch]`, from there too.
-            result: Of the search.
+            truncated: bool `[batch]`, from `source_tokens`.
+            result: From `search`.
             num_best: Hypotheses to return for each source.
+
+        Returns:
+            Same as `translate_batch`.
         """
         best = result.tokens[:, :num_best]
         batch, length = tf.shape(best)[0], tf.shape(best)[2]
@@ -160,17 +165,16 @@ class Translator(TextSearch):
         forced_prefix: tf.Tensor | None = None,
         num_best: int = 1,
     ) -> BeamSearchResult:
-        """Search the best outputs for sources that are tokens already, in the graph.
+        """Search the best outputs for tokenized sources, in the graph.
 
         Args:
-            source_tokens: int32 `[batch, source_length]`, EOS at the end of each, then
-                padding.
-            forced_prefix: int32 `[batch, prefix_length]`, what outputs begin with, then
-                padding; None: they are free.
-            num_best: How many hypotheses must be certain when the search stops.
+            source_tokens: int32 `[batch, source_length]`, each with EOS, then padding.
+            forced_prefix: int32 `[batch, prefix_length]`, the first tokens of each
+                output, then padding; None: no prefix.
+            num_best: Number of hypotheses that must be certain before the search stops.
 
         Returns:
-            `beam_size` hypotheses a source; none for a source of EOS alone.
+            `beam_size` hypotheses per source; none for a source of EOS only.
 
         Raises:
             ValueError: If `num_best` is outside [1, beam_size].
@@ -180,7 +184,7 @@ class Translator(TextSearch):
             forced_prefix = tf.zeros([tf.shape(source_tokens)[0], 0], tf.int32)
         return self._search(source_tokens, forced_prefix, num_best)
 
-    def _renewed(self):
+    def _copy(self):
         return Translator(
             self.model, self.tokenizer, self.decoding, num_best=self.num_best
         )
@@ -205,7 +209,7 @@ class Translator(TextSearch):
 
 
 def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
-    """Raise unless a search can return so many hypotheses.
+    """Check the number of hypotheses to return.
 
     Raises:
         ValueError: If it is outside [1, beam_size].
@@ -223,12 +227,12 @@ def translate_in_batches(
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
 ) -> list[Translation]:
-    """Translate texts in batches of about equal length, and return them in order.
+    """Translate texts in batches of similar length; keeps the order.
 
     Args:
-        texts: One source each.
-        batch_size: Sources translated at once.
-        translate_batch: Takes and returns what `Translator.translate_batch` does.
+        texts: The sources.
+        batch_size: Most sources of a batch.
+        translate_batch: A function with the signature of `Translator.translate_batch`.
 
     Raises:
         ValueError: If `batch_size` is below 1.
@@ -242,16 +246,16 @@ def translate_in_blocks(
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     block_size: int,
 ) -> Iterator[tuple[int, list[Translation]]]:
-    """Translate texts and yield translations in order as they come.
+    """Translate texts and yield translations in order when available.
 
     Args:
-        texts: One source each.
-        batch_size: Sources translated at once.
-        translate_batch: Takes and returns what `Translator.translate_batch` does.
-        block_size: Successive texts that are sorted by length together.
+        texts: The sources.
+        batch_size: Most sources of a batch.
+        translate_batch: A function with the signature of `Translator.translate_batch`.
+        block_size: Number of successive texts that are sorted by length together.
 
     Yields:
-        After each batch how many texts it had, and the translations that come next.
+        After each batch, its number of texts and the next translations in order.
 
     Raises:
         ValueError: If `batch_size` is below 1.
@@ -260,12 +264,12 @@ def translate_in_blocks(
 
 
 def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:
-    """Return what translates a batch of Python values."""
+    """Return a function that translates a batch of Python strings."""
     return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)))
 
 
 def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:
-    """Turn tensors of one batch into Python values."""
+    """Convert the tensors of one batch to Python values."""
     texts = [[text.decode() for text in row] for row in batch["translations"].numpy()]
     scores = batch["scores"].numpy().tolist()
     truncated = batch["truncated"].numpy().tolist()

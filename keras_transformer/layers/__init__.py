@@ -1,5 +1,5 @@
-"""The paper's components, one a file, as Keras layers.
+"""The components of the paper as Keras layers, one per file.
 
-Begin with `attention` (§3.2) and go on with `encoder` and `decoder` (§3.1). Nothing
-here knows of a search, a cache, a CPU or a layout of weights: see `inference/`.
+Begin reading with `attention` (§3.2), then `encoder` and `decoder` (§3.1). Search,
+caches and weight layouts for fast inference are in `inference/`.
 """

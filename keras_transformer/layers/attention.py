@@ -16,8 +16,8 @@ from keras_transformer.layers.linear import Linear, matmul_transpose_b, reshape
 
 Tensor = Any
 
-# Added to the logits of masked positions. Finite, so that a row with nothing to attend
-# to gives no NaN; so low that a masked weight is exactly zero in float32.
+# Added to the logits of masked positions. Finite, so that a fully masked row does not
+# give NaN; low enough that a masked weight is exactly zero in float32.
 MASKED_LOGIT = -1e9
 
 
@@ -30,16 +30,16 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(d_k)) V for every head, Eq. 1.
 
-    The softmax runs in float32 whatever the inputs' dtype.
+    The softmax runs in float32 for every dtype of the inputs.
 
     Args:
         query: float `[batch, heads, query_length, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
         attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
-            True = may attend; or what `added_mask` makes of it. A query that may attend
-            to nothing gets weights that carry no meaning, not NaN.
-        dropout: Applied to the weights; the paper has none here.
+            True = may attend; or the result of `added_mask`. The weights of a fully
+            masked query are finite but meaningless.
+        dropout: Applied to the weights; the paper does not use it.
 
     Returns:
         The outputs, float `[batch, heads, query_length, value_dim]`, and the weights,
@@ -62,9 +62,9 @@ def scaled_dot_product_attention(
 
 
 def added_mask(attention_mask: Tensor) -> Tensor:
-    """Turn a mask into what is added to the logits of all heads.
+    """Convert a mask to a term that is added to the logits of all heads.
 
-    Added, it costs one pass over the logits, and none in the gradient.
+    An addition takes one pass over the logits and none in the gradient.
 
     Args:
         attention_mask: bool `[batch, query_length, key_length]`, True = may attend.
@@ -85,17 +85,17 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: Number of heads (paper: h).
         key_dim: Width of a head's queries and keys (paper: d_k).
         value_dim: Width of a head's values (paper: d_v).
-        use_bias: Whether the four projections have a bias; the paper's have none.
-        dropout_rate: Share of attention weights dropped while training, in [0, 1);
-            the paper's translation models drop none.
+        use_bias: Whether the four projections have a bias; not in the paper.
+        dropout_rate: Share of attention weights dropped while training, in [0, 1); 0
+            in the paper's translation models.
 
     Call arguments:
         query: float `[batch, query_length, d_model]`.
-        source: What is attended to, float `[batch, key_length, d_model]`; None: the
+        source: Sequence to attend to, float `[batch, key_length, d_model]`; None: the
             query itself (self-attention).
         attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
             True = may attend.
-        training: Whether to drop weights.
+        training: Whether dropout is active.
 
     Returns:
         float `[batch, query_length, d_model]`, and the attention weights, float
@@ -162,7 +162,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return self.output_projection(self._join_heads(heads)), weights
 
     def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Project what is attended to.
+        """Compute keys and values of the sequence to attend to.
 
         Args:
             source: float `[batch, key_length, d_model]`.
@@ -191,7 +191,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """Return weights as `[batch, heads, query_length, key_length]`.
 
         Args:
-            weights: As `call` returned them.
+            weights: The weights returned by `call`.
             length: Number of keys.
         """
         return weights
@@ -208,9 +208,10 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _linear(self, width_in: int, width_out: int, name: str) -> Linear:
-        # Half of Glorot's range (the paper gives none). With the whole, attention that
-        # still knows nothing adds nearly the same large vector at every position, and
-        # post-norm layers carry it on: the encoder may never tell positions apart.
+        # Half of Glorot's range (the paper does not say). With the full range,
+        # untrained attention adds nearly the same large vector at every position, which
+        # post-norm layers pass on: the encoder may never learn to distinguish
+        # positions.
         layer = Linear(
             width_out,
             use_bias=self.use_bias,
@@ -239,7 +240,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:
-    """Raise unless a tensor has as many axes, of these sizes where they are given."""
+    """Check the number of axes of a tensor, and their sizes where given."""
     found = tuple(tensor.shape)
     fits = len(found) == len(sizes) and all(
         wanted in (None, size) or size is None

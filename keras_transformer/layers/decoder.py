@@ -73,15 +73,15 @@ class Decoder(ConfiguredLayer):
 
     Call arguments:
         inputs: float `[batch, target_length, d_model]`: embeddings of the target
-            shifted right, with positions.
+            shifted right, plus positions.
         encoder_output: float `[batch, source_length, d_model]`.
-        target_mask: bool, broadcasts to `[batch, target_length, target_length]`; the
-            causal mask is added here.
+        target_mask: bool, broadcasts to `[batch, target_length, target_length]`; this
+            layer combines it with the causal mask.
         source_mask: bool, broadcasts to `[batch, target_length, source_length]`.
 
     Returns:
-        float `[batch, target_length, d_model]`, and two lists with the weights of every
-        layer's self-attention and encoder-decoder attention.
+        float `[batch, target_length, d_model]`, and two lists: the weights of every
+        layer's self-attention and of its encoder-decoder attention.
     """
 
     def build(self, inputs_shape=None, encoder_output_shape=None):
@@ -114,8 +114,8 @@ class Decoder(ConfiguredLayer):
     def self_attention_mask(
         self, inputs: Tensor, target_mask: Tensor | None = None
     ) -> Tensor | None:
-        """Return the causal mask, joined with `target_mask`, both as in `call`."""
+        """Combine the causal mask with `target_mask`; arguments same as in `call`."""
         if self.config.attention_window is not None:
-            return target_mask  # a causal window hides the future
+            return target_mask  # restricted attention is causal by its window
         mask = masks.causal_mask(inputs.shape[1] or ops.shape(inputs)[1])
         return mask if target_mask is None else ops.logical_and(mask, target_mask)

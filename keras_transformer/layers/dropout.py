@@ -1,4 +1,4 @@
-"""Dropout whose masks depend on the training step alone, so a run can be resumed."""
+"""Dropout with masks that depend only on seed and step, so that runs can resume."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from keras_transformer.config import check_rate
 
 _context = threading.local()
 
-# Spreads the seeds of runs over the 31 bits that the random operations take.
+# Spreads the seeds of runs over the 31 bits that random operations accept.
 _SPREAD = 0x9E3779B1
 _SEED_MASK = 0x7FFFFFFF
 
 
 @contextlib.contextmanager
 def step_seed(seed: int, counter: Any) -> Iterator[None]:
-    """Key all dropout inside this context by (seed, counter, order of the draw).
+    """Seed all dropout inside this context by (seed, counter, index of the draw).
 
-    The train step enters it with the run's seed and a counter made of step, replica and
-    piece of the batch. The masks then need no hidden state: a resumed run draws those
-    of the uninterrupted one, and no two replicas share one.
+    The train step passes the run's seed and a counter of step, replica and microbatch.
+    The masks then need no hidden state: a resumed run draws the same masks as an
+    uninterrupted one, and no two replicas share a mask.
 
     Args:
         seed: The run's seed.
@@ -41,7 +41,7 @@ def step_seed(seed: int, counter: Any) -> Iterator[None]:
 
 
 class StepSeedGenerator(keras.random.SeedGenerator):
-    """A seed generator that follows `step_seed`; outside of it, Keras's own."""
+    """A seed generator that uses `step_seed`; outside of it, the same as Keras's."""
 
     def next(self, ordered: bool = True) -> Any:
         """Return the seed of the next draw, `[2]`, in the backend's seed dtype."""
@@ -55,7 +55,7 @@ class StepSeedGenerator(keras.random.SeedGenerator):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Dropout(keras.layers.Layer):
-    """Dropout with masks keyed by the training step inside `step_seed`, §5.4.
+    """Dropout with masks seeded by the training step inside `step_seed`, §5.4.
 
     Args:
         rate: Share of the inputs set to zero while training, in [0, 1).

@@ -1,4 +1,4 @@
-"""Token embeddings and the pre-softmax map that shares their matrix, §3.4."""
+"""Token embeddings and the pre-softmax map with the same matrix, §3.4."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(keras.layers.Layer):
-    """Embedding scaled by sqrt(d_model), §3.4; its matrix can give the logits too.
+    """Embedding scaled by sqrt(d_model), §3.4; its matrix can also compute the logits.
 
-    The matrix starts as N(0, 1 / d_model), so that scaled embeddings have unit variance
-    and the logits of normalized outputs do too.
+    The matrix is initialized with N(0, 1 / d_model), so scaled embeddings and logits of
+    normalized outputs have unit variance.
 
     Args:
-        vocab_size: Number of words.
+        vocab_size: Number of subwords.
         d_model: Width of an embedding (paper: d_model).
-        use_output_bias: Whether `logits` adds a bias a word.
+        use_output_bias: Whether `logits` adds a bias.
 
     Call arguments:
         tokens: int32 `[batch, length]`, ids in [0, vocab_size).

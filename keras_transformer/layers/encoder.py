@@ -16,8 +16,8 @@ class EncoderLayer(ConfiguredLayer):
         attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
 
     Returns:
-        float `[batch, source_length, d_model]`, and the attention weights as the layer
-        `self_attention` returns them.
+        float `[batch, source_length, d_model]`, and the attention weights returned by
+        `self_attention`.
     """
 
     def build(self, inputs_shape=None):
@@ -45,14 +45,14 @@ class Encoder(ConfiguredLayer):
     """The encoder: a stack of N layers, §3.1.
 
     Call arguments:
-        inputs: float `[batch, source_length, d_model]`: embeddings with positions.
+        inputs: float `[batch, source_length, d_model]`: embeddings plus positions.
         attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
 
     Returns:
         float `[batch, source_length, d_model]` (paper: z), and a list with the
         attention weights of every layer, float
-        `[batch, heads, source_length, source_length]`; of restricted attention in
-        blocks.
+        `[batch, heads, source_length, source_length]`; in blocks if attention is
+        restricted.
     """
 
     def build(self, inputs_shape=None):

@@ -1,4 +1,4 @@
-"""Initial weights: drawn at random, or zeros where a checkpoint replaces them."""
+"""Initial weights: random, or zeros where a checkpoint will replace them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _DRAWS = contextvars.ContextVar("draws", default=True)
 
 @contextlib.contextmanager
 def skip_weight_init() -> Iterator[None]:
-    """Build models with zeros for weights, because a checkpoint will replace them.
+    """Initialize weights with zeros within this context.
 
-    Drawing the base model's weights takes half a second.
+    For models whose weights a checkpoint will replace: random weights of the base model
+    take half a second.
     """
     token = _DRAWS.set(False)
     try:
@@ -27,9 +28,5 @@ def skip_weight_init() -> Iterator[None]:
 
 
 def initializer_unless_skipped(initializer: Initializer) -> Initializer:
-    """Return the initializer for a weight that is built now.
-
-    Args:
-        initializer: The one to use outside of `skip_weight_init`.
-    """
+    """Return the initializer, or "zeros" inside `skip_weight_init`."""
     return initializer if _DRAWS.get() else "zeros"

@@ -1,4 +1,4 @@
-"""Layer normalization with few passes over its input, as each sub-layer ends in one."""
+"""Layer normalization with few passes over its input."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Tensor = Any
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer normalization over the last axis, with fewer operations.
 
-    gamma (x - mean) / sqrt(variance + epsilon) + beta, computed in float32 whatever the
-    policy. The gradient is written out: it costs fewer passes over the input than the
-    one that is found step by step.
+    gamma (x - mean) / sqrt(variance + epsilon) + beta, computed in float32 for every
+    dtype policy. The closed form of the gradient takes fewer passes over the input than
+    automatic differentiation.
 
     Args:
         epsilon: Added to the variance.
 
     Call arguments:
         inputs: float `[..., width]`.
-        training: Whether a gradient will be asked for.
+        training: Whether a gradient will be computed.
 
     Returns:
         float `[..., width]`, in the compute dtype.

@@ -13,10 +13,10 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Linear(keras.layers.Dense):
-    """Keras's dense layer, with all positions as the rows of one matrix product.
+    """Keras's dense layer, computed as one matrix product over all positions.
 
-    Keras maps inputs of three axes by a `tensordot`, which in TensorFlow is some twenty
-    operations around the product.
+    For inputs of three axes Keras uses `tensordot`, which adds about twenty operations
+    in TensorFlow.
 
     Call arguments:
         inputs: float `[batch, length, width]` or `[rows, width]`.
@@ -40,24 +40,24 @@ def flatten_positions(inputs: Tensor) -> Tensor:
 
 
 def reshape(inputs: Tensor, shape: tuple) -> Tensor:
-    """Reshape; if one size alone is unknown to the graph, TensorFlow infers it.
+    """Reshape; TensorFlow infers a single unknown size.
 
     Args:
         inputs: Any shape.
         shape: Sizes, each an int or an int32 scalar.
     """
     known = [size for size in shape if isinstance(size, int)]
-    # Without elements TensorFlow infers a size of 1 beside another that is 0.
+    # With a size of 0, TensorFlow would infer 1 for the unknown one.
     if len(known) == len(shape) - 1 and min(known) > 0:
         shape = tuple(size if isinstance(size, int) else -1 for size in shape)
     return ops.reshape(inputs, shape)
 
 
 def matmul_transpose_b(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply matrices, the second one transposed: `left right^T`.
+    """Multiply matrices, with the second transposed: `left right^T`.
 
-    Keras has no such product: its `einsum` transposes `right` by an operation of its
-    own and relies on TensorFlow's graph optimizer to remove it.
+    `keras.ops` has no such product: its `einsum` transposes `right` in a separate
+    operation, which only TensorFlow's graph optimizer removes.
 
     Args:
         left: float `[..., rows, width]`.

@@ -1,4 +1,4 @@
-"""Every attention mask of the model, made in one place (§3.2.3).
+"""All attention masks of the model (§3.2.3).
 
 True always means "keep": a real token, or a position that may be attended to.
 """
@@ -13,11 +13,11 @@ Tensor = Any
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
-    """Tell real tokens from padding.
+    """Return which tokens are not padding.
 
     Args:
         tokens: int32 `[batch, length]`.
-        pad_id: The id that fills a row up.
+        pad_id: The id of padding.
 
     Returns:
         bool `[batch, length]`, True = real token.
@@ -26,7 +26,7 @@ def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
 
 
 def causal_mask(length: int | Tensor) -> Tensor:
-    """Let each position see itself and what came before it, §3.2.3.
+    """Allow each position to attend to itself and earlier positions, §3.2.3.
 
     Returns:
         bool `[1, length, length]` (query, key), True = may attend.
@@ -36,13 +36,13 @@ def causal_mask(length: int | Tensor) -> Tensor:
 
 
 def key_mask(padding: Tensor) -> Tensor:
-    """Hide padded keys from every query.
+    """Mask padded keys for every query.
 
     Args:
         padding: bool `[batch, key_length]`, True = real token.
 
     Returns:
-        bool `[batch, 1, key_length]`, to be used for any number of queries.
+        bool `[batch, 1, key_length]`; broadcasts over queries.
     """
     return ops.expand_dims(padding, 1)
 
@@ -51,26 +51,26 @@ def segments(tokens: Tensor, eos_id: int) -> Tensor:
     """Number the sentences that are packed into each row.
 
     Args:
-        tokens: int32 `[batch, length]`, EOS at the end of every sentence and nowhere
-            else, then padding.
-        eos_id: The id that ends a sentence.
+        tokens: int32 `[batch, length]`: sentences, each ending in its only EOS, then
+            padding.
+        eos_id: The id of EOS.
 
     Returns:
-        int32 `[batch, length]`: 0 for the tokens of the first sentence, EOS included,
-        then 1, 2, ...; padding has the number after the last.
+        int32 `[batch, length]`: 0 for the first sentence including its EOS, then 1, 2,
+        ...; padding has the next number.
     """
     ends = ops.cast(ops.equal(tokens, eos_id), "int32")
     return ops.cumsum(ends, axis=1) - ends
 
 
 def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
-    """Let each position see its own sentence alone, of those packed into a row.
+    """Allow each position to attend to its own sentence of a packed row.
 
-    It hides padding too, which is a segment of its own.
+    Also masks padding, which is a separate segment.
 
     Args:
         query_segments: int32 `[batch, query_length]`, from `segments`.
-        key_segments: int32 `[batch, key_length]`, likewise.
+        key_segments: int32 `[batch, key_length]`, from `segments`.
 
     Returns:
         bool `[batch, query_length, key_length]`, True = may attend.

@@ -29,8 +29,8 @@ def sinusoidal_encoding(
             sines, then all cosines, at frequencies exp(-i ln(10000) / (d_model/2 - 1)).
 
     Returns:
-        float32 `[..., d_model]`, whatever the dtype policy: bfloat16 could not tell
-        neighbouring positions apart.
+        float32 `[..., d_model]` for every dtype policy: in bfloat16, neighbouring
+        positions would be equal.
     """
     pairs = np.arange(d_model // 2)
     if layout == "interleaved":
@@ -47,7 +47,7 @@ def sinusoidal_encoding(
 
 
 def positions_in_segments(segments: Tensor) -> Tensor:
-    """Count positions from 0 anew in each sentence of a packed row.
+    """Count positions from 0 in each sentence of a packed row.
 
     Args:
         segments: int32 `[batch, length]`, from `masks.segments`.
@@ -55,7 +55,7 @@ def positions_in_segments(segments: Tensor) -> Tensor:
     Returns:
         int32 `[batch, length]`.
     """
-    # A segment begins behind all that has a lower number.
+    # A segment begins after all tokens of segments with lower numbers.
     is_before = segments[:, None, :] < segments[:, :, None]  # [batch, of, other]
     begins = ops.sum(ops.cast(is_before, "int32"), axis=-1)
     return ops.arange(ops.shape(segments)[1], dtype="int32") - begins
@@ -63,20 +63,20 @@ def positions_in_segments(segments: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionalEncoding(keras.layers.Layer):
-    """Encodings of a row of positions, §3.5, to be added to scaled embeddings.
+    """Adds encodings of positions to scaled embeddings, §3.5.
 
     Args:
         d_model: Width of an encoding (paper: d_model).
         encoding: "sinusoidal" or "learned".
-        layout: "interleaved" or "halves"; of the sinusoids only.
+        layout: "interleaved" or "halves"; for sinusoids only.
         first_position: The position of the first token.
-        num_positions: Rows of the learned table; sinusoids know no limit.
+        num_positions: Rows of the learned table; sinusoids have no limit.
 
     Call arguments:
         inputs: float `[batch, length, d_model]`: scaled embeddings.
-        start: int32 scalar, how many tokens came before these.
-        positions: int32 `[batch, length]`, of the tokens, each below `length`; None:
-            they follow each other from `start` on.
+        start: int32 scalar, the number of tokens before these.
+        positions: int32 `[batch, length]`, each below `length`; None: consecutive from
+            `start`.
 
     Returns:
         float `[batch, length, d_model]`: inputs plus encodings.
@@ -133,9 +133,9 @@ class PositionalEncoding(keras.layers.Layer):
         if positions is None:
             encodings = self._encode(ops.arange(length) + start)
         elif self.encoding == "learned":
-            # Padding, which carries no meaning, may be longer than the table.
+            # Only padding may be beyond the end of the table.
             encodings = self._encode(ops.minimum(positions, self.num_positions - 1))
-        else:  # sines of one row serve all
+        else:  # compute the sinusoids of one row, then look them up
             encodings = ops.take(self._encode(ops.arange(length)), positions, axis=0)
         return inputs + ops.cast(encodings, inputs.dtype)
 

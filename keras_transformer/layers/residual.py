@@ -1,4 +1,4 @@
-"""The rule around every sub-layer, §3.1 and §5.4, written once."""
+"""Dropout, addition and normalization around every sub-layer, §3.1 and §5.4."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensor = Any
 class Residual(keras.layers.Layer):
     """Residual connection, dropout and layer normalization around a sub-layer.
 
-    A layer hands `residual.sublayer_input(x)` to its sub-layer, and what comes out to
+    A layer calls `output = sublayer(residual.sublayer_input(x))`, then
     `residual(x, output)`:
 
     *   post-norm (the paper's): LayerNorm(x + Dropout(Sublayer(x)));
@@ -67,7 +67,7 @@ class Residual(keras.layers.Layer):
         self.built = True
 
     def sublayer_input(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        """Return what the sub-layer sees, float `[batch, length, d_model]`."""
+        """Return the input of the sub-layer, float `[batch, length, d_model]`."""
         if self.norm_placement == "post":
             return inputs
         return self.norm(inputs, training=training)

@@ -22,11 +22,11 @@ Tensor = Any
 def neighbourhood(window: int, causal: bool) -> tuple[int, int]:
     """Split a window into the positions before and after the query's own.
 
-    The paper centres the r positions on the query (§4). A decoder sees nothing that
-    comes later, so there they end at the query.
+    The paper centres the r positions on the query (§4). In a decoder they end at the
+    query, because later positions are masked.
 
     Args:
-        window: Positions that a query sees, its own included (paper: r).
+        window: Positions that a query sees, including its own (paper: r).
         causal: Whether later positions are hidden.
 
     Raises:
@@ -46,31 +46,31 @@ def restricted_attention(
     padding: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute Eq. 1 where position i sees those from i - before to i + after alone.
+    """Compute Eq. 1 where position i attends to i - before to i + after only.
 
-    The sentence is cut into blocks as long as the longer side of the neighbourhood;
-    each block's queries meet the keys of their own block and of those beside it. Time
+    The sentence is split into blocks as long as the longer side of the window. The
+    queries of a block attend to the keys of the same and the neighbouring blocks. Time
     and memory grow with length x (before + after), not with length squared.
 
     Args:
         query: float `[batch, heads, length, key_dim]`.
         key: float `[batch, heads, length, key_dim]`.
         value: float `[batch, heads, length, value_dim]`.
-        before: Positions seen before the query's own.
-        after: Positions seen after it.
-        padding: bool `[batch, length]`, True = real token; None: all are.
-        dropout: Applied to the weights; the paper has none here.
+        before: Positions of the window before the query's own.
+        after: Positions of the window after the query's own.
+        padding: bool `[batch, length]`, True = real token; None: no padding.
+        dropout: Applied to the weights; the paper does not use it.
 
     Returns:
         The outputs, float `[batch, heads, length, value_dim]`, and the weights in
-        blocks, float `[batch, heads, blocks, block, keys]`, which `spread` lays out as
+        blocks, float `[batch, heads, blocks, block, keys]`; `spread` converts them to
         a matrix.
     """
     length = query.shape[2] or ops.shape(query)[2]
     block = max(before, after, 1)
     if padding is None:
         padding = ops.ones_like(query[:1, 0, :, 0], dtype="bool")
-    padding = ops.expand_dims(padding, 1)  # all heads see the same
+    padding = ops.expand_dims(padding, 1)  # equal for all heads
     scale = ops.cast(query.shape[-1] ** -0.5, query.dtype)
     queries = _blocks(query * scale, block)
     keys, values, real = (
@@ -95,16 +95,16 @@ def restricted_attention(
 
 
 def spread(weights: Tensor, length: int | Tensor, before: int, after: int) -> Tensor:
-    """Lay blocks of weights out as the matrix of all queries and keys.
+    """Convert blocks of weights to a matrix of all queries and keys.
 
     Args:
         weights: From `restricted_attention`.
         length: Positions of the sentence.
-        before: As given there.
-        after: As given there.
+        before: Same as in `restricted_attention`.
+        after: Same as in `restricted_attention`.
 
     Returns:
-        float `[batch, heads, length, length]`, zero outside of the neighbourhood.
+        float `[batch, heads, length, length]`, zero outside of the window.
     """
     batch, heads, num_blocks, block, num_keys = ops.shape(weights)
     rows = ops.reshape(weights, (batch, heads, num_blocks * block, num_keys))
@@ -125,14 +125,14 @@ class RestrictedSelfAttention(MultiHeadAttention):
     """Multi-head self-attention over a neighbourhood of each position, §4.
 
     Args:
-        window: Positions that a query sees, its own included (paper: r).
+        window: Positions that a query sees, including its own (paper: r).
         causal: Whether the window ends at the query (decoder), or is centred on it.
-        **kwargs: As of `MultiHeadAttention`.
+        **kwargs: Same as in `MultiHeadAttention`.
 
     Call arguments:
         query: float `[batch, length, d_model]`.
         attention_mask: bool `[batch, 1, length]`, True = real token.
-        training: Whether to drop weights.
+        training: Whether dropout is active.
 
     Returns:
         float `[batch, length, d_model]`, and the weights in blocks, see
@@ -173,7 +173,7 @@ class RestrictedSelfAttention(MultiHeadAttention):
 
 
 def _blocks(tensor: Tensor, block: int) -> Tensor:
-    """Cut axis 2, the length, into `[batch, heads, blocks, block, ...]`, zeros last."""
+    """Split axis 2, the length, into `[batch, heads, blocks, block, ...]`."""
     batch, heads, length, *rest = ops.shape(tensor)
     num_blocks = (length + block - 1) // block
     ends = [(0, 0), (0, 0), (0, block - 1)] + [(0, 0)] * len(rest)
@@ -193,7 +193,7 @@ def _beside(blocks: Tensor, before: int, after: int) -> Tensor:
 
 
 def _near(block: int, before: int, after: int) -> Tensor:
-    """Return which keys `_beside` brings are neighbours: bool `[block, keys]`."""
+    """Return which keys of `_beside` are in the window, bool `[block, keys]`."""
     first = -block if before else 0
     last = 2 * block if after else block
     distance = ops.arange(first, last)[None, :] - ops.arange(block)[:, None]

@@ -18,10 +18,10 @@ Tensor = Any
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer made of a whole `ModelConfig`.
+    """Base of layers that are configured by a whole `ModelConfig`.
 
     Args:
-        config: The model's configuration, or its fields as a mapping.
+        config: Configuration of the model, or its fields as a mapping.
     """
 
     def __init__(self, config: ModelConfig | dict, **kwargs):
@@ -35,14 +35,14 @@ class ConfiguredLayer(keras.layers.Layer):
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """The N layers of a stack, first to last."""
+        """The N layers of a stack, in order."""
         return [getattr(self, f"layer_{n}") for n in range(self.config.num_layers)]
 
     def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
-        """Make the N layers of a stack.
+        """Create the N layers of a stack.
 
-        Each is an attribute: of layers in a list, Keras 3.15 tells
-        `tf.train.Checkpoint` nothing.
+        Each layer is an attribute, because Keras 3.15 does not report layers in a list
+        to `tf.train.Checkpoint`.
         """
         for number in range(self.config.num_layers):
             name = f"layer_{number}"
@@ -51,7 +51,7 @@ class ConfiguredLayer(keras.layers.Layer):
             setattr(self, name, layer)
 
     def attention(self, name: str) -> MultiHeadAttention:
-        """Make a multi-head attention of the config's sizes."""
+        """Create a multi-head attention with the sizes of the config."""
         config = self.config
         layer = MultiHeadAttention(
             config.d_model,
@@ -66,7 +66,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return self._built(layer)
 
     def own_attention(self, name: str, causal: bool) -> MultiHeadAttention:
-        """Make a self-attention: restricted if the config has a window."""
+        """Create a self-attention; restricted if the config has a window."""
         config = self.config
         if config.attention_window is None:
             return self.attention(name)
@@ -85,7 +85,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return self._built(layer)
 
     def feed_forward(self, name: str) -> FeedForward:
-        """Make a feed-forward network of the config's sizes."""
+        """Create a feed-forward network with the sizes of the config."""
         config = self.config
         layer = FeedForward(
             config.d_model,
@@ -97,7 +97,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return self._built(layer)
 
     def residual(self, name: str) -> Residual:
-        """Make the rule around a sub-layer."""
+        """Create the dropout, addition and normalization around a sub-layer."""
         config = self.config
         layer = Residual(
             config.norm_placement,
@@ -109,13 +109,13 @@ class ConfiguredLayer(keras.layers.Layer):
         return self._built(layer)
 
     def normed(self, outputs: Tensor, training: bool | None = None) -> Tensor:
-        """Return a stack's outputs through its final norm, where it has one."""
+        """Apply the final norm of a stack, if it has one."""
         if self.norm is None:
             return outputs
         return self.norm(outputs, training=training)
 
     def final_norm(self) -> keras.layers.Layer | None:
-        """Make the norm after a pre-norm stack; a post-norm stack ends in one."""
+        """Create the norm after a pre-norm stack; a post-norm stack has none."""
         if self.config.norm_placement == "post":
             return None
         layer = LayerNormalization(

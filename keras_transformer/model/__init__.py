@@ -1,5 +1,5 @@
-"""The Transformer as a `keras.Model`, how a step trains it, and what that costs.
+"""The Transformer as a `keras.Model`, its train step, and the cost of training.
 
-Begin with `transformer`, Figure 1 of the paper; `train_step` has what `fit` and
-`evaluate` do with it (§5), `cost` the floating-point operations of Table 2.
+Begin reading with `transformer`, Figure 1 of the paper. `train_step` has the steps of
+`fit` and `evaluate` (§5), `cost` counts the floating-point operations of Table 2.
 """

@@ -1,8 +1,8 @@
-"""What training costs in floating-point operations, §6.1 and Table 2.
+"""The cost of training in floating-point operations, §6.1 and Table 2.
 
-The paper estimates it from outside: time x GPUs x what a GPU sustains. Counted from
-inside it is the multiplications and additions of every matrix product, three times
-those of the forward pass: the gradient of a product is two products of its size.
+The paper estimates it as time x GPUs x sustained FLOPS. The alternative is to count the
+multiplications and additions of all matrix products: three times those of the forward
+pass, because the gradient of a product is two products of the same size.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import dataclasses
 
 from keras_transformer.config import ModelConfig
 
-# Single-precision TFLOPS that a device sustains, as the paper assumes (§6.1, footnote).
+# Sustained single-precision TFLOPS of a device, from the paper (§6.1, footnote).
 SUSTAINED_TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}
-# Peaks of later devices by their makers' data sheets: bfloat16 matrix products without
-# sparsity, float16 for V100. Training sustains a part of a peak, often 0.3 to 0.5.
+# Peak TFLOPS of later devices, from data sheets: bfloat16 matrix products without
+# sparsity, float16 for V100. Training often sustains 0.3 to 0.5 of the peak.
 PEAK_TFLOPS = {"V100": 125.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
 
 _DAY = 24.0
@@ -22,7 +22,7 @@ _DAY = 24.0
 
 @dataclasses.dataclass(frozen=True)
 class PublishedCost:
-    """A row of Table 2: BLEU on newstest2014, and FLOPs of training."""
+    """A row of Table 2: BLEU on newstest2014 and FLOPs of training."""
 
     model: str
     bleu_ende: float | None = None
@@ -47,7 +47,7 @@ TABLE_2 = (
 
 @dataclasses.dataclass(frozen=True)
 class PublishedRun:
-    """How long one of the paper's models trained, and on what (§5.2)."""
+    """Training time and hardware of one of the paper's models (§5.2)."""
 
     hours: float
     num_devices: int = 8
@@ -59,12 +59,12 @@ PAPER_RUNS = {"base": PublishedRun(12.0), "big": PublishedRun(3.5 * _DAY)}
 
 
 def flops_of_time(hours: float, num_devices: int, sustained_tflops: float) -> float:
-    """Estimate FLOPs the paper's way, §6.1.
+    """Estimate FLOPs with the paper's formula, §6.1.
 
     Args:
         hours: Wall time of the training.
-        num_devices: Devices that trained together.
-        sustained_tflops: 1e12 operations a second that one of them sustains.
+        num_devices: Number of devices.
+        sustained_tflops: Sustained 1e12 operations per second of one device.
 
     Raises:
         ValueError: If a number is not above 0.
@@ -83,8 +83,8 @@ def flops_of_time(hours: float, num_devices: int, sustained_tflops: float) -> fl
 def forward_flops(config: ModelConfig, source_length: int, target_length: int) -> float:
     """Count the FLOPs of the matrix products of one pair's forward pass.
 
-    Softmax, normalization, dropout and the like are left out: they are below a
-    hundredth at the paper's sizes. Masked positions count, as they are computed.
+    Softmax, normalization and dropout are not counted: less than 1 % at the paper's
+    sizes. Masked positions are counted, because they are computed.
 
     Args:
         config: The model.
@@ -102,7 +102,7 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
     decoder_self = target_length * (
         2 * projection + seen_by * min(target_length, window)
     )
-    # Queries and outputs stand at target positions, keys and values at source ones.
+    # Queries and outputs are at target positions, keys and values at source positions.
     cross_queries = target_length * (projection + seen_by * source_length)
     cross = cross_queries + source_length * projection
     layers = encoder + decoder_self + cross + target_length * ffn
@@ -113,12 +113,12 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
 def training_flops(
     config: ModelConfig, source_length: int, target_length: int
 ) -> float:
-    """Count the FLOPs of one pair in training: forward, and twice that backward."""
+    """Count the FLOPs of one pair in training: forward plus twice that backward."""
     return 3.0 * forward_flops(config, source_length, target_length)
 
 
 def num_parameters(config: ModelConfig) -> int:
-    """Count a model's parameters without building it."""
+    """Count the parameters of a model without building it."""
     d_model, d_ff = config.d_model, config.d_ff
     key_width = config.num_heads * config.head_key_dim
     value_width = config.num_heads * config.head_value_dim

@@ -1,9 +1,9 @@
 """The train step: one global token count, gradients under XLA, one update (§5).
 
-Keras's own `compile(jit_compile=True)` puts XLA around the whole step, which fails with
-more than one replica: variables of the other replicas are out of its reach. Here only
-forward pass, loss and gradients of one replica are compiled; the sum over the replicas
-and the update stay outside.
+Keras's `compile(jit_compile=True)` compiles the whole step with XLA, which fails with
+more than one replica, because XLA cannot access variables of other replicas. Here XLA
+compiles only forward pass, loss and gradients of one replica. The sum over replicas and
+the update stay outside.
 """
 
 from __future__ import annotations
@@ -12,31 +12,29 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import check_at_least
 from keras_transformer.layers.dropout import step_seed
 
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
-
 Tensor = Any
 
 
 class TokenTrainer(keras.Model):
-    """A model trained and measured by tokens, whatever way they fall into batches.
+    """A model with losses and metrics per token, independent of the cut into batches.
 
-    The loss of a batch is the sum over its tokens, divided by the tokens of all
-    replicas and of all pieces of the batch; the mean of the replicas' means would weigh
-    tokens of short batches more. Padding counts for nothing.
+    The loss of a batch is the sum over its tokens, divided by the number of tokens of
+    all replicas and microbatches. The mean of the replicas' means would give tokens of
+    short batches more weight. Padding is ignored.
 
-    `fit` and `evaluate` report, over tokens: `loss`; `nll`, the negative log-likelihood
+    `fit` and `evaluate` report per token: `loss`; `nll`, the negative log-likelihood
     without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.
 
-    A step whose loss or gradients are not finite changes nothing, of weights,
-    optimizer and metrics; `fit` reports it as `skipped`, 1.0 beside such a batch.
+    A step with non-finite loss or gradients does not change weights, optimizer or
+    metrics; `fit` then reports `skipped` as 1.0.
 
-    Subclasses offer `config.pad_id`, `shift_right` and `segments`.
+    Subclasses provide `config.pad_id`, `shift_right` and `segments`.
     """
 
     def __init__(self, **kwargs):
@@ -64,29 +62,28 @@ class TokenTrainer(keras.Model):
 
         Args:
             optimizer: A Keras optimizer. Its `clipnorm`, `global_clipnorm` and
-                `clipvalue` apply to the gradients of the whole batch, which all
-                replicas share.
+                `clipvalue` apply to the gradients of the whole batch over all replicas.
             loss: `training.losses.LabelSmoothedCrossEntropy`; or a Keras loss or a
                 function that takes integer labels `[batch, length]` and logits
                 `[batch, length, vocab_size]` and returns the loss of each token,
                 `[batch, length]`. It is traced without AutoGraph.
-            jit_compile: Whether gradients are computed under XLA; "auto": where there
-                is a GPU.
-            accumulate_steps: Pieces that each batch is cut into, computed one after
-                the other to save memory. Their gradients are added before the one
-                update, so the result is the same.
-            seed: Keys the dropout masks, together with step, replica and piece.
-            guide: A `GuidedAlignment`, whose losses are added to the objective, though
-                not to the `loss` that is reported; a saved model does without.
-            is_packed: Whether the rows that `fit` takes hold several pairs each, as
-                many sources as targets and in the same order, told apart by their EOS.
-                `evaluate` takes a pair a row.
-            **kwargs: Other arguments of `keras.Model.compile`, but for metrics and
-                weights of losses.
+            jit_compile: Whether gradients are computed under XLA; "auto": if there is a
+                GPU.
+            accumulate_steps: Number of microbatches that each batch is split into,
+                computed one after another to save memory. The sum of their gradients is
+                applied in a single update, so the result is the same.
+            seed: Seed of the dropout masks, with step, replica and microbatch.
+            guide: A `GuidedAlignment`. Its losses are added to the objective, but not
+                to the reported `loss`, and it is not saved with the model.
+            is_packed: Whether the rows given to `fit` hold several pairs each: equal
+                numbers of sources and targets in the same order, separated by EOS.
+                `evaluate` takes one pair per row.
+            **kwargs: Other arguments of `keras.Model.compile`, except metrics and loss
+                weights.
 
         Raises:
             ValueError: If `accumulate_steps` is below 1, `loss` does not return a loss
-                of each token, there are other metrics, or there is a `guide` to packed
+                of each token, other metrics are given, or `guide` is given with packed
                 rows.
         """
         check_at_least("accumulate_steps", accumulate_steps, 1)
@@ -104,7 +101,7 @@ class TokenTrainer(keras.Model):
                 )
         loss = self._as_token_loss(loss)
         super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
-        # Keras 3.15 would do it inside the first step, where replicas cannot.
+        # Keras 3.15 would do this inside the first step, which fails with replicas.
         with self.distribute_strategy.scope():
             self.optimizer.build(self.trainable_variables)
         self.accumulate_steps = accumulate_steps
@@ -115,7 +112,7 @@ class TokenTrainer(keras.Model):
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
         self._gradients = tf.function(
-            self._piece_gradients, jit_compile=self.jit_gradients, autograph=False
+            self._microbatch_gradients, jit_compile=self.jit_gradients, autograph=False
         )
 
     @property
@@ -155,9 +152,9 @@ class TokenTrainer(keras.Model):
         return _logs(self._report(sums, tokens))
 
     def predict_step(self, data: tuple[Any]) -> Tensor:
-        """Return the logits of one batch of one replica, as `call` does.
+        """Return the logits of one batch of one replica, same as `call`.
 
-        `predict` takes one `x` of two arrays. All batches must have one target length:
+        `predict` takes one `x` of two arrays, with one target length for all batches:
 
             logits = model.predict((source_tokens, decoder_inputs))
 
@@ -178,7 +175,7 @@ class TokenTrainer(keras.Model):
         return self(*inputs, training=False)
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Return what `compile` was given, for `model.keras`."""
+        """Return the arguments of `compile`, for `model.keras`."""
         config = super().get_compile_config()
         if config:
             config["jit_compile"] = self.jit_gradients
@@ -192,13 +189,13 @@ class TokenTrainer(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Do nothing: the model is built when it is made.
+        """Do nothing, because the constructor builds the model.
 
-        Keras 3.15 would call it on a batch to build it, as if targets were no input.
+        Keras 3.15 would build the model by a call on a batch without its targets.
         """
 
     def batch_gradients(self, source: Tensor, target: Tensor) -> tuple[Any, Any, Any]:
-        """Return what a step would be made of, for one batch and outside of `fit`.
+        """Return the gradients of one batch, outside of `fit`.
 
         Args:
             source: int32 `[batch, length]`.
@@ -206,62 +203,61 @@ class TokenTrainer(keras.Model):
 
         Returns:
             The gradients of the trainable variables; the sums over tokens of loss,
-            negative log-likelihood and right guesses; and a number that is finite as
-            long as all gradients are.
+            negative log-likelihood and correct predictions; and a number that is finite
+            if and only if all gradients are.
         """
         scale = 1.0 / ops.maximum(self._count_tokens(target), 1.0)
-        return self._piece_gradients(source, target, 0, scale)
+        return self._microbatch_gradients(source, target, 0, scale)
 
     def _batch_gradients(self, source, target, tokens):
-        """Add up the gradients, sums and sizes of the batch's pieces."""
+        """Sum the results of `_microbatch_gradients` over the batch."""
         scale = 1.0 / ops.maximum(tokens, 1.0)
-        first = self._first_draw()
-        pieces = self.accumulate_steps
-        if pieces == 1:
+        first = self._first_counter()
+        count = self.accumulate_steps
+        if count == 1:
             return self._gradients(source, target, first, scale)
         sources, targets = (
-            _cut(side, pieces, self.config.pad_id) for side in (source, target)
+            _split(side, count, self.config.pad_id) for side in (source, target)
         )
 
-        def add_piece(piece, *totals):
-            more = self._gradients(sources[piece], targets[piece], first + piece, scale)
-            return piece + 1, *tf.nest.map_structure(tf.add, totals, more)
+        def add_microbatch(n, *totals):
+            more = self._gradients(sources[n], targets[n], first + n, scale)
+            return n + 1, *tf.nest.map_structure(tf.add, totals, more)
 
         gradients = [
             tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_variables
         ]
         zero = tf.zeros([])
-        # TensorFlow would start all pieces of an unrolled loop at once and hold the
-        # activations of all.
+        # In an unrolled loop TensorFlow would start all microbatches at once and hold
+        # the activations of all.
         _, *totals = tf.while_loop(
-            lambda piece, *_: piece < pieces,
-            add_piece,
+            lambda n, *_: n < count,
+            add_microbatch,
             (tf.constant(0), gradients, [zero] * 3, zero),
             parallel_iterations=1,
         )
         return totals
 
-    def _piece_gradients(self, source, target, counter, scale):
-        """Forward pass, loss and gradients of one piece; all that XLA compiles.
+    def _microbatch_gradients(self, source, target, counter, scale):
+        """Forward pass, loss and gradients of one microbatch: the part under XLA.
 
         Returns:
-            Gradients, sums over tokens, and a number that is finite as long as all
-            gradients are.
+            Same as `batch_gradients`.
         """
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
             logits, guidance = self._training_logits(source, target)
             sums = self._token_sums(target, logits)
             objective = self.optimizer.scale_loss((sums[0] + guidance) * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
-        # Embedding gradients come as slices; dense ones can be summed by any strategy.
+        # Embedding gradients are slices; every strategy can sum dense ones.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        # Infinite or NaN as soon as one of them is. Two infinities of different sign
-        # give NaN, so no pass is spent on absolute values.
+        # Infinite or NaN if any of them is. Infinities of different signs sum to NaN,
+        # so absolute values are not needed.
         size = sum(ops.sum(gradient) for gradient in gradients)
         return gradients, sums, size
 
     def _training_logits(self, source, target):
-        """Return logits, and what attention that looks elsewhere costs, summed."""
+        """Return logits and the sum of the guided-alignment losses."""
         if self.is_packed:
             segments = self.segments(source), self.segments(target)
             inputs = source, self.shift_right(target, segments[1])
@@ -275,10 +271,10 @@ class TokenTrainer(keras.Model):
         return logits, ops.sum(ops.where(is_padding, 0.0, losses))
 
     def _clip(self, gradients):
-        """Clip the sum over the replicas, and return an equal share of it to each.
+        """Clip the sum over the replicas, and return an equal share to each.
 
-        Keras 3.15 clips each replica's gradients before it adds them up. It does so to
-        these as well, which are too small by then to change.
+        Keras 3.15 clips each replica's gradients before it sums them. It also does so
+        here, but the shares are already within the limits.
         """
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
@@ -291,17 +287,18 @@ class TokenTrainer(keras.Model):
         return [gradient * (scale / replicas) for gradient in clipped]
 
     def _is_skipped(self, loss, is_finite):
-        """Whether a step counts as skipped.
+        """Return whether a step counts as skipped.
 
-        A `LossScaleOptimizer` looks for a scale at which gradients are finite, and
-        skips by itself; below 1 there is none to find.
+        A `LossScaleOptimizer` also skips steps while it searches for a scale with
+        finite gradients. Those do not count, unless the scale is below 1: then the
+        search has failed.
         """
         if not isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
             return ops.logical_not(is_finite)
-        is_hopeless = ops.convert_to_tensor(self.optimizer.dynamic_scale) < 1.0
+        has_failed = ops.convert_to_tensor(self.optimizer.dynamic_scale) < 1.0
         return ops.logical_or(
             ops.logical_not(ops.isfinite(loss)),
-            ops.logical_and(is_hopeless, ops.logical_not(is_finite)),
+            ops.logical_and(has_failed, ops.logical_not(is_finite)),
         )
 
     def _update(self, gradients, is_finite):
@@ -312,7 +309,7 @@ class TokenTrainer(keras.Model):
             self.optimizer.apply_gradients(pairs)
 
         def across_replicas(strategy, gradients, is_finite):
-            # Of the sum over the replicas each has the same.
+            # The value is summed over replicas, so it is equal on all of them.
             first, *_ = strategy.experimental_local_results(is_finite)
             tf.cond(
                 first,
@@ -321,12 +318,12 @@ class TokenTrainer(keras.Model):
             )
 
         if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            # Keras 3.15 asks the gradients of one replica, before they are added up.
+            # Keras 3.15 checks only the gradients of one replica before the sum.
             return apply(
                 [tf.where(is_finite, gradient, np.inf) for gradient in gradients]
             )
-        # The optimizer merges the replicas, which it cannot do within a branch; Keras's
-        # LossScaleOptimizer (3.15) goes the same way.
+        # The optimizer merges replicas, which is not possible within a branch. Keras's
+        # LossScaleOptimizer (3.15) uses the same workaround.
         if tf.__internal__.distribute.strategy_supports_no_merge_call():
             tf.cond(is_finite, lambda: apply(gradients), lambda: None)
         else:
@@ -336,7 +333,7 @@ class TokenTrainer(keras.Model):
         return None
 
     def _as_token_loss(self, loss):
-        """Return a loss for labels and logits, after a trial on two rows of zeros."""
+        """Return a loss per token, after a test on two rows of zeros."""
         is_name = isinstance(loss, str) and loss == "sparse_categorical_crossentropy"
         if is_name or loss is keras.losses.sparse_categorical_crossentropy:
             return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -358,17 +355,17 @@ class TokenTrainer(keras.Model):
         return loss
 
     def _token_sums(self, labels, logits):
-        """Sum loss, negative log-likelihood and right guesses over the real tokens."""
-        losses, nll, is_right = _token_losses(self.loss, labels, logits)
-        right = ops.cast(is_right, "float32")
+        """Sum loss, nll and correct predictions over the tokens without padding."""
+        losses, nll, is_correct = _token_losses(self.loss, labels, logits)
+        correct = ops.cast(is_correct, "float32")
         real = ops.cast(ops.not_equal(labels, self.config.pad_id), "float32")
-        return [ops.sum(values * real) for values in (losses, nll, right)]
+        return [ops.sum(values * real) for values in (losses, nll, correct)]
 
     def _count_tokens(self, target):
         return ops.sum(ops.cast(ops.not_equal(target, self.config.pad_id), "float32"))
 
-    def _first_draw(self):
-        """Number the pieces of all steps and replicas: no two share a dropout mask."""
+    def _first_counter(self):
+        """Return the counter of this replica's first microbatch, for `step_seed`."""
         context = tf.distribute.get_replica_context()
         replicas = context.num_replicas_in_sync
         step = ops.cast(self.optimizer.iterations, "int32")
@@ -376,8 +373,8 @@ class TokenTrainer(keras.Model):
         return (step * replicas + replica) * self.accumulate_steps
 
     def _report(self, sums, tokens):
-        loss, nll, right = [total / ops.maximum(tokens, 1.0) for total in sums]
-        for metric, value in zip(self._means, (loss, nll, nll, right), strict=True):
+        loss, nll, correct = [total / ops.maximum(tokens, 1.0) for total in sums]
+        for metric, value in zip(self._means, (loss, nll, nll, correct), strict=True):
             metric.update_state(value, sample_weight=tokens)
         return {metric.name: metric.result() for metric in self._means}
 
@@ -403,7 +400,7 @@ def _pair(data):
 
 
 def _token_losses(loss, labels, logits):
-    """Return loss, negative log-likelihood and whether the guess is right, a token."""
+    """Return loss, nll and whether the prediction is correct, per token."""
     if hasattr(loss, "token_losses"):
         return loss.token_losses(labels, logits)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
@@ -412,13 +409,13 @@ def _token_losses(loss, labels, logits):
     return token_loss(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
 
 
-def _cut(tokens, pieces, pad_id):
-    """Return `[pieces, rows of a piece, length]`, filled up with rows of padding."""
+def _split(tokens, count, pad_id):
+    """Split into `[microbatches, rows, length]`; fills the last with padding."""
     rows, length = ops.shape(tokens)
-    size = -(-rows // pieces)
-    missing = [[0, pieces * size - rows], [0, 0]]
+    size = -(-rows // count)
+    missing = [[0, count * size - rows], [0, 0]]
     tokens = tf.pad(tokens, missing, constant_values=pad_id)
-    return tf.reshape(tokens, [pieces, size, length])
+    return tf.reshape(tokens, [count, size, length])
 
 
 def _sum_over_replicas(values):
@@ -427,12 +424,12 @@ def _sum_over_replicas(values):
 
 
 def _logs(values):
-    """Return logs in the rank that Keras averages over the replicas."""
+    """Return logs in the shape that Keras averages over the replicas."""
     strategy = tf.distribute.get_strategy()
     if (
         isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        and strategy.extended._in_multi_worker_mode()  # as Keras asks it
+        and strategy.extended._in_multi_worker_mode()  # same condition as in Keras
     ):
-        # Keras 3.15 takes the mean over the first axis, of scalars too.
+        # Keras 3.15 takes the mean over the first axis, even of scalars.
         return {name: ops.reshape(value, (1,)) for name, value in values.items()}
     return values

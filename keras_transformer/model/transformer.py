@@ -1,4 +1,4 @@
-"""The Transformer, §3: embeddings, encoder, decoder, and the step that trains them."""
+"""The Transformer, §3: embeddings, encoder and decoder."""
 
 from __future__ import annotations
 
@@ -27,34 +27,33 @@ Tensor = Any
 class Transformer(TokenTrainer):
     """The Transformer of "Attention Is All You Need", §3 and Figure 1.
 
-    The model is built on construction, so `count_params()` answers at once.
+    The constructor builds the model, so `count_params()` works immediately.
 
     Args:
         config: The architecture; its defaults are the paper's base model.
 
     Call arguments:
-        source_tokens: int32 `[batch, source_length]`, each row ended by EOS, then
-            padding.
+        source_tokens: int32 `[batch, source_length]`, each row with EOS, then padding.
         decoder_inputs: int32 `[batch, target_length]`: the target shifted right, BOS
             first (`shift_right` makes it from the target).
         training: Whether dropout is active.
-        return_attention: Whether to return the attention weights too.
-        segments: Where rows hold several pairs one after another: the numbers of source
-            and target segments, int32 `[batch, source_length]` and
-            `[batch, target_length]`, as `segments` makes them. Nothing sees another
-            segment than its own, and positions begin anew in each, so a pair's logits
-            are as if it had the row for itself. None: a pair a row.
+        return_attention: Whether to also return the attention weights.
+        segments: For packed rows with several pairs each: the segment numbers of source
+            and target, int32 `[batch, source_length]` and `[batch, target_length]`,
+            from the method `segments`. Positions attend only to their own segment and
+            are counted from 0 in each, so the logits equal those of unpacked pairs.
+            None: one pair per row.
 
     Returns:
         Logits, float32 `[batch, target_length, vocab_size]`. With `return_attention`,
         also a dict with the keys "encoder", "decoder" and "cross", each a list with one
-        float tensor `[batch, heads, query_length, key_length]` a layer.
+        float tensor `[batch, heads, query_length, key_length]` per layer.
 
     Raises:
-        ValueError: If there are `segments` and attention is restricted.
+        ValueError: If `segments` are given and attention is restricted.
 
-    `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`, with targets as
-    they are: the train step shifts them.
+    `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`; the train step
+    shifts the targets.
     """
 
     def __init__(self, config: ModelConfig | dict | None = None, **kwargs):
@@ -83,7 +82,7 @@ class Transformer(TokenTrainer):
         self.build()
 
     def build(self, source_shape=None, decoder_inputs_shape=None):
-        """Make every weight; shapes are known from the config alone."""
+        """Create all weights; the config determines their shapes."""
         if self.built:
             return
         embeddings = (self.embedding, self.target_embedding, self.output_embedding)
@@ -103,9 +102,9 @@ class Transformer(TokenTrainer):
     ):
         if segments is not None and self.config.attention_window is not None:
             raise ValueError(
-                "`segments` cannot be told apart by restricted attention. Received: "
-                f"attention_window={self.config.attention_window}. Give each pair a "
-                "row of its own."
+                "Restricted attention does not support `segments`. Received: "
+                f"attention_window={self.config.attention_window}. Use one pair per "
+                "row."
             )
         encoder_output, encoder_weights = self._encode(
             source_tokens, training, segments
@@ -123,14 +122,14 @@ class Transformer(TokenTrainer):
         }
 
     def encode(self, source_tokens: Tensor, training: bool | None = None) -> Tensor:
-        """Run the encoder alone.
+        """Run only the encoder.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
             training: Whether dropout is active.
 
         Returns:
-            The encoder's output, float `[batch, source_length, d_model]` (paper: z).
+            The encoder output, float `[batch, source_length, d_model]` (paper: z).
         """
         return self._encode(source_tokens, training)[0]
 
@@ -141,11 +140,11 @@ class Transformer(TokenTrainer):
 
         Args:
             target_tokens: int32 `[batch, target_length]`.
-            segments: Of a packed target, from `segments`, int32
-                `[batch, target_length]`: each begins with BOS.
+            segments: For a packed target: from `segments`, int32
+                `[batch, target_length]`. Each segment begins with BOS.
 
         Returns:
-            int32 `[batch, target_length]`: the decoder's inputs.
+            The decoder inputs, int32 `[batch, target_length]`.
         """
         start = ops.full_like(target_tokens[:, :1], self.config.bos_id)
         previous = target_tokens[:, :-1]
@@ -155,7 +154,7 @@ class Transformer(TokenTrainer):
         return ops.concatenate([start, previous], axis=1)
 
     def segments(self, tokens: Tensor) -> Tensor:
-        """Number the sentences that are packed into each row, by the EOS of each.
+        """Number the sentences of packed rows, separated by EOS.
 
         Args:
             tokens: int32 `[batch, length]`, sources or targets.
@@ -175,14 +174,14 @@ class Transformer(TokenTrainer):
     def embed_source(
         self, source_tokens: Tensor, segments: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Embed the source and say what of it may be attended to, §3.4 and §3.5.
+        """Embed the source (§3.4, §3.5) and compute its attention mask.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
-            segments: Of packed rows, from `segments`, int32 `[batch, source_length]`.
+            segments: For packed rows: from `segments`, int32 `[batch, source_length]`.
 
         Returns:
-            Scaled embeddings with positions, float `[batch, source_length, d_model]`,
+            Scaled embeddings plus positions, float `[batch, source_length, d_model]`,
             and the mask of the encoder's self-attention, bool, which broadcasts to
             `[batch, source_length, source_length]`.
         """
@@ -251,7 +250,7 @@ class Transformer(TokenTrainer):
 
 
 def _full_weights(stack, weights, tokens):
-    """Lay the self-attention weights of every layer out as matrices."""
+    """Return the self-attention weights of every layer as full matrices."""
     length = ops.shape(tokens)[1]
     return [
         layer.self_attention.full_weights(own, length)

@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult
-from keras_transformer.inference.generator import TextSearch, in_batches
+from keras_transformer.inference.batching import in_batches
+from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import Tree, delinearise, graph_text, repair
 from keras_transformer.parsing.constraint import (
@@ -57,7 +58,7 @@ class ParseText(NamedTuple):
     valid: bool
 
 
-class Parser(TextSearch):
+class Parser(SequenceGenerator):
     """Parses sentences with a model, its tokenizer and beam search, §6.3.
 
     Programs, evaluation and the exported signature all go through it. A sentence is cut
@@ -158,7 +159,7 @@ class Parser(TextSearch):
         answer = self._answers(text)
         return {name: answer[name] for name in ("tree", *Parse._fields[1:])}
 
-    def _renewed(self):
+    def _copy(self):
         return Parser(
             self.model,
             self.tokenizer,

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import atomic_files
 from keras_transformer.config import TRANSLATED_AT_ONCE, check_choice
-from keras_transformer.inference.generator import TextSearch
+from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.translator import (
     Translation,
     Translator,
@@ -122,7 +122,7 @@ def export(
     return numbered.path
 
 
-def _owner(searcher: TextSearch, functions: Iterable[Callable]) -> tf.Module:
+def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Module:
     """Return what holds the vocabulary and the weights that functions read, no more.
 
     Every function that a saved object has is traced and written, asked for or not. And
@@ -194,7 +194,7 @@ def _is_same(own: Any, other: Any) -> bool:
     return difference <= tolerance * size and own.truncated == other.truncated
 
 
-def trial_texts(searcher: TextSearch, count: int, seed: int = 0) -> list[str]:
+def trial_texts(searcher: SequenceGenerator, count: int, seed: int = 0) -> list[str]:
     """Return texts to try a model with: odd ones, and words of its own vocabulary.
 
     Args:

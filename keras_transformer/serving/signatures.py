@@ -76,7 +76,7 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         found = translator.search(tokens, num_best=self.num_best)
-        result = translator.worded(tokens, truncated, found, self.num_best)
+        result = translator.to_text(tokens, truncated, found, self.num_best)
         return {name: result[name] for name in ("translations", "scores")}
 
     @tf.function(
@@ -132,27 +132,24 @@ class ServingModule(tf.Module):
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
         step_function = translator.step_function()
-        settings = {
-            "uniforms": self._uniforms(seed),
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-        }
+        options = decoding.SamplingOptions(
+            self._uniforms(seed), temperature, top_k, top_p
+        )
 
-        def draw(source, cache, settings, **bounds):
+        def sample(source, cache, options, limits):
             return decoding.sample(
                 step_function,
                 source,
                 cache,
-                **settings,
-                **bounds,
+                max_lengths=limits,
+                options=options,
                 **translator.special_ids,
             )
 
         nothing = decoding.no_sample(
             tf.shape(limits)[0], longest(limits), translator.model.config.pad_id
         )
-        result = translator.in_length_groups(tokens, limits, settings, draw, nothing)
+        result = translator.in_length_groups(tokens, limits, options, sample, nothing)
         return {
             "translation": translator.tokenizer.detokenize(result.tokens),
             "log_probability": result.log_probs,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.inference.generator import TextSearch
+from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.serving.client import predict_request
 
 # Where TF Serving looks, in the folder of a version.
@@ -24,7 +24,7 @@ _BATCH_SIZES = (1, 8)
 
 def write_warmup_requests(
     saved_model: str | os.PathLike,
-    searcher: TextSearch,
+    searcher: SequenceGenerator,
     signatures: Sequence[str],
     longest: int = 128,
 ) -> int:
@@ -57,7 +57,7 @@ def write_warmup_requests(
 
 
 def warmup_requests(
-    searcher: TextSearch, signatures: Sequence[str], longest: int
+    searcher: SequenceGenerator, signatures: Sequence[str], longest: int
 ) -> Iterator[Any]:
     """Yield a `PredictRequest` for each signature, length and batch size."""
     draw = np.random.default_rng(0)

@@ -191,5 +191,5 @@ def test_logits_of_unknown_vocabulary_are_refused_in_a_graph():
     def searched(logits):
         return alternating_search([3], 3, step_fn=lambda *x: (logits, x[-1]))
 
-    with pytest.raises(ValueError, match="two sizes known when the graph is made"):
+    with pytest.raises(ValueError, match="two sizes known when the graph is built"):
         searched(tf.zeros([1, 2, 3]))

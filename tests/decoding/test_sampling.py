@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import decoding
-from keras_transformer.decoding.sampling import draw, kept_distribution
+from keras_transformer.decoding.sampling import draw, filtered_distribution
 from tests.decoding.fake_models import (
     BOS_ID,
     EOS_ID,
@@ -22,14 +22,18 @@ from tests.decoding.fake_models import (
 LOGITS = np.log(np.float32([[0.1, 0.4, 0.2, 0.3]]))
 
 
-def kept(temperature=1.0, top_k=0, top_p=1.0):
-    """Return {id: normalized probability} of what is drawn from."""
-    probs, ids = kept_distribution(
-        tf.constant(LOGITS),
-        tf.constant([temperature]),
-        tf.constant([top_k]),
-        tf.constant([top_p]),
+def options_of_a_row(temperature=1.0, top_k=0, top_p=1.0):
+    return decoding.SamplingOptions(
+        uniforms=tf.zeros([1, 1]),
+        temperature=tf.constant([temperature]),
+        top_k=tf.constant([top_k]),
+        top_p=tf.constant([top_p]),
     )
+
+
+def filtered(**options):
+    """Return {id: normalized probability} of the tokens to draw from."""
+    probs, ids = filtered_distribution(tf.constant(LOGITS), options_of_a_row(**options))
     probs, ids = probs.numpy()[0], ids.numpy()[0]
     return {int(i): p / probs.sum() for i, p in zip(ids, probs, strict=True) if p > 0}
 
@@ -54,8 +58,8 @@ def kept(temperature=1.0, top_k=0, top_p=1.0):
         ({"temperature": np.inf}, {1: 0.25, 3: 0.25, 2: 0.25, 0: 0.25}),
     ],
 )
-def test_what_is_drawn_from(settings, wanted):
-    found = kept(**settings)
+def test_options_filter_the_distribution(settings, wanted):
+    found = filtered(**settings)
     assert list(found) == list(wanted)
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-5)
 
@@ -63,8 +67,8 @@ def test_what_is_drawn_from(settings, wanted):
 @pytest.mark.parametrize(
     ("chance", "wanted"), [(0.0, 5), (0.49, 5), (0.51, 2), (0.79, 2), (0.81, 7)]
 )
-def test_the_chance_picks_by_cumulated_probability(chance, wanted):
-    """Of 0.5, 0.3, 0.2 and 0: the last id is never drawn."""
+def test_a_random_number_picks_by_cumulative_probability(chance, wanted):
+    """Probabilities 0.5, 0.3, 0.2 and 0: the last id is never drawn."""
     probs, ids = tf.constant([[5.0, 3.0, 2.0, 0.0]]), tf.constant([[5, 2, 7, 4]])
     assert draw(probs, ids, tf.constant([chance])).numpy().tolist() == [wanted]
     assert draw(probs, ids, tf.constant([0.99999994])).numpy().tolist() == [7]
@@ -78,10 +82,8 @@ def test_a_row_without_probabilities_does_not_fail_the_others():
 
 def test_the_hottest_row_never_draws_an_impossible_token():
     """Infinity divided by infinity would be NaN."""
-    logits, hot = tf.constant([[0.0, -np.inf, 0.0]]), tf.constant([np.inf])
-    probs, ids = kept_distribution(
-        logits, hot, top_k=tf.constant([0]), top_p=tf.constant([1.0])
-    )
+    logits = tf.constant([[0.0, -np.inf, 0.0]])
+    probs, ids = filtered_distribution(logits, options_of_a_row(temperature=np.inf))
     assert ids.numpy().tolist() == [[0, 2, 1]]
     assert probs.numpy().tolist() == [[0.5, 0.5, 0.0]]
 
@@ -94,11 +96,12 @@ def sample(model, max_lengths, uniforms, temperature=1.0):
         model.logits,
         model.empty_cache(),
         max_lengths=tf.constant(max_lengths),
-        max_steps=max_steps,
-        uniforms=tf.constant(uniforms, tf.float32),
-        temperature=tf.fill([batch], temperature),
-        top_k=tf.zeros([batch], tf.int32),
-        top_p=tf.ones([batch]),
+        options=decoding.SamplingOptions(
+            uniforms=tf.constant(uniforms, tf.float32),
+            temperature=tf.fill([batch], temperature),
+            top_k=tf.zeros([batch], tf.int32),
+            top_p=tf.ones([batch]),
+        ),
         bos_id=BOS_ID,
         eos_id=EOS_ID,
         pad_id=PAD_ID,

@@ -22,27 +22,27 @@ def settings():
 
 
 def test_few_sentences_have_few_threads():
-    with pytest.raises(ZeroDivisionError), cpu_threads.made_for(8):
+    with pytest.raises(ZeroDivisionError), cpu_threads.threads_for_few_sentences(8):
         assert settings() == ["1", "1"]
         raise ZeroDivisionError
     assert settings() == [None, None]
 
 
 def test_many_sentences_have_those_of_tensorflow():
-    with cpu_threads.made_for(9):
+    with cpu_threads.threads_for_few_sentences(9):
         assert settings() == [None, None]
 
 
 def test_what_is_set_stays(monkeypatch):
     monkeypatch.setenv(NAMES[1], "5")
-    with cpu_threads.made_for(1):
+    with cpu_threads.threads_for_few_sentences(1):
         assert settings() == ["1", "5"]
     assert settings() == [None, "5"]
 
 
 def test_on_a_gpu_nothing_changes(monkeypatch):
     monkeypatch.setattr(hardware, "has_gpu", lambda: True)
-    with cpu_threads.made_for(1):
+    with cpu_threads.threads_for_few_sentences(1):
         assert settings() == [None, None]
 
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
-from keras_transformer.inference import generator, packed_kernels
-from keras_transformer.inference.generator import BATCHES_AT_ONCE, in_batches, in_blocks
+from keras_transformer.inference import batching, packed_kernels
+from keras_transformer.inference.batching import BATCHES_AT_ONCE, in_batches, in_blocks
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model
@@ -378,7 +378,7 @@ def test_little_work_is_not_optimized_for(num_texts, is_off):
     before = option()
     with (
         pytest.raises(ZeroDivisionError),
-        generator.started_soon(num_texts),
+        batching.without_graph_optimizer(num_texts),
     ):
         assert option() == (is_off or before)
         raise ZeroDivisionError

@@ -343,7 +343,9 @@ def test_what_does_not_go_together_is_refused(corpus, tmp_path):
         make(True, guide=object())
     with pytest.raises(ValueError, match="`pack` must be False with restricted att"):
         training_run.check_can_pack(ModelConfig(attention_window=5))
-    with pytest.raises(ValueError, match="`segments` cannot be told apart by"):
+    with pytest.raises(
+        ValueError, match="Restricted attention does not support `segments`"
+    ):
         packed_logits(make(True, {"attention_window": 3}))
     config = config_of(corpus, pack=True)
     window = {"attention_window": 5}
