@@ -55,7 +55,7 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 def warm_up_warning(config: TrainingConfig) -> str | None:
     """Return a line for people if training ends before the rate reaches its peak."""
-    if config.train_steps > config.warmup_steps:
+    if config.train_steps >= config.warmup_steps:
         return None
     steps = max(config.train_steps // 4, 1)
     # The same peak, which is proportional to scale / sqrt(warmup_steps).

@@ -60,6 +60,9 @@ def test_a_run_that_ends_within_its_warm_up_is_told_what_to_give():
     )
     shorter = dataclasses.replace(config, warmup_steps=30, learning_rate_scale=0.31)
     assert warm_up_warning(shorter) is None
+    # The rate peaks at the last warm-up step, so a run of as many reaches the peak.
+    assert warm_up_warning(dataclasses.replace(config, train_steps=2000)) is None
+    assert warm_up_warning(dataclasses.replace(config, train_steps=1999))
     peaks = [
         TransformerSchedule(128, each.warmup_steps, each.learning_rate_scale)(
             each.warmup_steps - 1
