@@ -47,7 +47,6 @@ _MODEL_FLAGS = preset_flags.define(
     ModelConfig,
     leave_out=("target_vocab_size", "pad_id", "bos_id", "eos_id"),
 )
-flags.adopt_module_key_flags(preset_flags)
 flags.adopt_module_key_flags(search_flags)
 
 # In float32; the scores themselves are about 100.

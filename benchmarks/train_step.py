@@ -23,6 +23,8 @@ from benchmarks.lib import measure
 from keras_transformer import presets
 from keras_transformer.cli import device_flags, preset_flags, programs, startup
 from keras_transformer.config import ModelConfig, TrainingConfig
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.run_options import RunOptions
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
 _ROWS = flags.DEFINE_integer("rows", 64, "Pairs of a batch.", lower_bound=1)
@@ -51,7 +53,6 @@ _PRESET_FLAGS = {
     ),
 }
 flags.adopt_module_key_flags(device_flags)
-flags.adopt_module_key_flags(preset_flags)
 
 
 def main() -> dict:
@@ -65,8 +66,7 @@ def main() -> dict:
     import keras
 
     from benchmarks.lib import fit_timing
-    from keras_transformer.runs.model_dir import RunConfig
-    from keras_transformer.training import run as training_run
+    from keras_transformer.training import run_setup
     from keras_transformer.training.strategies import make_strategy, this_process
 
     length = max(_SOURCE_LENGTH.value, _TARGET_LENGTH.value)
@@ -88,7 +88,7 @@ def main() -> dict:
             "Guided alignment needs sentences and trees, and this benchmark has random "
             "tokens. Pass --guided_alignment=0, or another --preset."
         )
-    options = training_run.RunOptions(**device_flags.options())
+    options = RunOptions(**device_flags.options())
     process = this_process(make_strategy(options.distribution, options.num_replicas))
     if process.count > 1:
         raise ValueError("This benchmark is for one process: leave TF_CONFIG unset.")
@@ -96,7 +96,7 @@ def main() -> dict:
     around = measure.surroundings(dtype)
     keras.utils.set_random_seed(config.seed)
     with process.strategy.scope():
-        model = training_run.build(config, options, process.num_replicas)
+        model = run_setup.build(config, options, process.num_replicas)
     batches = fit_timing.same_batch(
         config.model,
         _ROWS.value,

@@ -23,9 +23,10 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import presets, wording
-from keras_transformer.cli import device_flags, programs, startup
+from keras_transformer.cli import device_flags, field_flags, programs, startup
 from keras_transformer.config import check_at_least
 from keras_transformer.evaluation import table3
+from keras_transformer.runs.run_config import RunConfig
 
 _TABLE = flags.DEFINE_enum("table", "3", ["3"], "Table of the paper.")
 _ROWS = flags.DEFINE_string(
@@ -41,9 +42,7 @@ _SCALE = flags.DEFINE_enum(
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Steps of every row; default: the preset's, scaled."
 )
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Draws the first weights, the batches and dropout.", lower_bound=0
-)
+_SEED = field_flags.define(RunConfig, only=("seed",))["seed"]
 flags.adopt_module_key_flags(device_flags)
 
 

@@ -21,8 +21,16 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import presets, wording
-from keras_transformer.cli import device_flags, preset_flags, programs, startup
+from keras_transformer.cli import (
+    device_flags,
+    field_flags,
+    preset_flags,
+    programs,
+    startup,
+)
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.run_options import RunOptions
 
 _PRESET = flags.DEFINE_string(
     "preset", "base", "Name of the configuration to train; help: print all of them."
@@ -34,64 +42,10 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "Where checkpoints, logs and model.keras go."
 )
 _TASK = flags.DEFINE_enum(
-    "task", None, ["translation", "parsing"], "What is learned; default: the corpus's."
+    "task", None, ["translation", "parsing"], "Task to train; default: the corpus's."
 )
-_CHECKPOINT_EVERY_STEPS = flags.DEFINE_integer(
-    "checkpoint_every_steps", None, "Steps between two checkpoints.", lower_bound=1
-)
-_CHECKPOINT_EVERY_MINUTES = flags.DEFINE_float(
-    "checkpoint_every_minutes",
-    None,
-    "Minutes between two checkpoints; 10, as in the paper, unless they come by steps.",
-)
-_KEEP_CHECKPOINTS = flags.DEFINE_integer(
-    "keep_checkpoints",
-    None,
-    "Checkpoints kept; default: as many as are averaged.",
-    lower_bound=1,
-)
-_EVALUATE_EVERY_STEPS = flags.DEFINE_integer(
-    "evaluate_every_steps", 1000, "Steps between two evaluations.", lower_bound=1
-)
-_BLEU_SENTENCES = flags.DEFINE_integer(
-    "bleu_sentences",
-    None,
-    "Validation sentences translated at each evaluation for BLEU, which then decides "
-    "the best checkpoint; 0: none, the loss decides. Default: 1000, for parsing 0.",
-    lower_bound=0,
-)
-_EARLY_STOPPING_EVALUATIONS = flags.DEFINE_integer(
-    "early_stopping_evaluations",
-    None,
-    "Evaluations without a new best after which training stops; default: never.",
-    lower_bound=1,
-)
-_LOG_EVERY_STEPS = flags.DEFINE_integer(
-    "log_every_steps", 100, "Steps between two lines of progress.", lower_bound=1
-)
-_MAX_SKIPPED_STEPS = flags.DEFINE_integer(
-    "max_skipped_steps",
-    5,
-    "Steps in a row whose loss or gradients are not finite, after which training goes "
-    "back to the last checkpoint with half the learning rate, and the next time stops.",
-    lower_bound=1,
-)
-_PREFLIGHT = flags.DEFINE_bool(
-    "preflight",
-    True,
-    "Try the largest batch before the first step, and say what memory it takes.",
-)
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A model_dir, or a checkpoint in one, to fine-tune from."
-)
-_ALLOW_CHANGED_CORPUS = flags.DEFINE_bool(
-    "allow_changed_corpus",
-    False,
-    "Go on with a run whose corpus was prepared anew from other pairs.",
-)
-_SEED = flags.DEFINE_integer(
-    "seed", 0, "Draws the first weights, the batches and dropout.", lower_bound=0
-)
+_OPTIONS = field_flags.define(RunOptions, leave_out=device_flags.FIELDS)
+_SEED = field_flags.define(RunConfig, only=("seed",))["seed"]
 # The corpus decides the vocabulary.
 _PRESET_FLAGS = {
     "model": preset_flags.define(
@@ -102,7 +56,6 @@ _PRESET_FLAGS = {
     "decoding": preset_flags.define(DecodingConfig),
 }
 flags.adopt_module_key_flags(device_flags)
-flags.adopt_module_key_flags(preset_flags)
 
 
 def main() -> dict:
@@ -111,8 +64,8 @@ def main() -> dict:
         print(presets.table())
         return {"presets": presets.names()}
     programs.check_given(_DATA_DIR, _MODEL_DIR)
-    preset, devices = chosen_preset(), device_flags.options()
-    # TensorFlow takes seconds to import: wrong flags are answered before.
+    preset, options = chosen_preset(), chosen_options()
+    # Importing TensorFlow takes seconds, so wrong flags are refused before it.
     startup.import_tensorflow()
     from keras_transformer import data
     from keras_transformer.training import run as training_run
@@ -126,43 +79,20 @@ def main() -> dict:
         precision=device_flags.PRECISION.value,
         seed=_SEED.value,
     )
-    options = training_run.RunOptions(
-        **devices,
-        checkpoint_every_steps=_CHECKPOINT_EVERY_STEPS.value,
-        checkpoint_every_minutes=_CHECKPOINT_EVERY_MINUTES.value,
-        keep_checkpoints=_KEEP_CHECKPOINTS.value,
-        evaluate_every_steps=_EVALUATE_EVERY_STEPS.value,
-        bleu_sentences=1000 if _BLEU_SENTENCES.value is None else _BLEU_SENTENCES.value,
-        early_stopping_evaluations=_EARLY_STOPPING_EVALUATIONS.value,
-        log_every_steps=_LOG_EVERY_STEPS.value,
-        max_skipped_steps=_MAX_SKIPPED_STEPS.value,
-        has_preflight=_PREFLIGHT.value,
-        init_checkpoint=_INIT_CHECKPOINT.value,
-        allow_changed_corpus=_ALLOW_CHANGED_CORPUS.value,
-    )
     try:
         summary = training_run.train(
-            _DATA_DIR.value,
-            _MODEL_DIR.value,
-            config,
-            options,
-            write=say,
+            _DATA_DIR.value, _MODEL_DIR.value, config, options, write=say
         )
     except StoppedBySignalError as stopped:
         say(str(stopped))
         sys.exit(stopped.exit_status)
-    if "model_keras" not in summary:  # worker 0 says the rest
-        return summary
-    print(
-        f"trained {wording.count(summary['steps'], 'step')}; "
-        f"{summary['model_dir']}/model.keras has the weights of "
-        f"{summary['model_keras']}"
-    )
-    print(
-        f"cost of the whole run: {summary['flops']:.2g} FLOPs, counted from the model "
-        f"(compare with Table 2: bin/training_cost.py), in "
-        f"{wording.duration(summary['seconds'])}"
-    )
+    if "model_keras" in summary:  # only worker 0 reports
+        print(
+            f"trained {wording.count(summary['steps'], 'step')}; "
+            f"{summary['model_dir']}/model.keras has the weights of "
+            f"{summary['model_keras']}"
+        )
+        print(training_run.describe_cost(summary))
     return summary
 
 
@@ -182,8 +112,13 @@ def check_task(task: str) -> None:
             f"{_DATA_DIR.value} is for --task={task}. Prepare another, or leave --task "
             "out."
         )
-    if task == "parsing" and _BLEU_SENTENCES.value:
+    if task == "parsing" and _OPTIONS["bleu_sentences"].value:
         raise ValueError("--bleu_sentences is for --task=translation.")
+
+
+def chosen_options() -> RunOptions:
+    """Return the options of the run that the flags give."""
+    return RunOptions(**device_flags.options(), **field_flags.values(_OPTIONS))
 
 
 def chosen_preset() -> presets.Preset:

@@ -152,8 +152,8 @@ def run_row(
         preset: What to train.
         data_dir: A prepared corpus.
         row_dir: Where the model, the translations and `result.json` go.
-        options: Fields of `training.run.RunOptions`.
-        resolve_options: Arguments of `training.run.resolve`.
+        options: Fields of `training.run_options.RunOptions`.
+        resolve_options: Arguments of `training.run_setup.resolve`.
         write: Takes lines of progress.
 
     Raises:

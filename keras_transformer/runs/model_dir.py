@@ -14,12 +14,6 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import atomic_files, tokenization
-from keras_transformer.config import (
-    DecodingConfig,
-    ModelConfig,
-    TrainingConfig,
-    from_dict,
-)
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer
@@ -31,8 +25,7 @@ from keras_transformer.runs.checkpoints import (
     check_files,
     restore_checked,
 )
-
-FORMAT_VERSION = 1
+from keras_transformer.runs.run_config import FORMAT_VERSION, RunConfig
 
 # The folders that may hold the weights to use, the better ones first.
 CHOICES = ("averaged", "best", "latest")
@@ -42,43 +35,6 @@ _TASKS = {
     "translation": ("a translation model", "bin/translate.py"),
     "parsing": ("a parser", "bin/parse.py"),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """Everything a run was made of, resolved: `config.json`."""
-
-    preset: str
-    model: ModelConfig
-    training: TrainingConfig
-    decoding: DecodingConfig
-    source_language: str
-    target_language: str
-    # SHA-256 of the vocabulary.
-    tokenizer_hash: str
-    # Keras's name of a dtype policy.
-    precision: str = "float32"
-    seed: int = 0
-    # "translation" or "parsing".
-    task: str = "translation"
-    # SHA-256 of the labels of constituents that a parser knows.
-    labels_hash: str | None = None
-    # SHA-256 of the encoded training split; None: an earlier release did not save it.
-    corpus_hash: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of `config.json`."""
-        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> RunConfig:
-        """Build the configuration from the content of `config.json`."""
-        values = dict(values)
-        values.pop("format_version")
-        values["model"] = from_dict(ModelConfig, values["model"])
-        values["training"] = from_dict(TrainingConfig, values["training"])
-        values["decoding"] = from_dict(DecodingConfig, values["decoding"])
-        return from_dict(cls, values)
 
 
 class ModelDir:

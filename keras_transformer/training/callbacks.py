@@ -8,27 +8,27 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
 
 from keras_transformer import wording
 from keras_transformer.runs.checkpoints import CheckpointFolder
 from keras_transformer.training.heartbeat import EVERY_SECONDS
+from keras_transformer.training.run_log import RunLog
 
 
 class StepCallback(keras.callbacks.Callback):
     """A callback that counts optimizer steps over a whole run, resumed or not.
 
     Args:
-        first_step: Steps that the run had behind it when `fit` began.
+        first_step: Steps done before `fit` begins.
     """
 
     def __init__(self, first_step: int = 0):
         super().__init__()
         self.first_step = first_step
-        # Steps that the run has behind it.
+        # Steps done so far.
         self.step = first_step
 
     def on_train_batch_end(self, batch, logs=None):
@@ -36,64 +36,66 @@ class StepCallback(keras.callbacks.Callback):
         self.on_step(self.step, logs or {})
 
     def on_step(self, step: int, logs: dict[str, float]) -> None:
-        """Subclass: called after step `step`, counted from 1."""
+        """Override this: called after step `step`, counted from 1."""
         raise NotImplementedError
+
+
+class BatchCost(NamedTuple):
+    """What the batch of a step holds and costs."""
+
+    # Real tokens, source + target.
+    num_tokens: int
+    # (rows, source_length, target_length).
+    shape: tuple[int, int, int]
+    # Floating-point operations of the step.
+    flops: float
 
 
 class Progress(StepCallback):
     """Prints a line every few steps and writes it for TensorBoard.
 
-    The line has the means since the last one: loss, perplexity per subword, token
-    accuracy, the learning rate, real tokens (source + target) a second, the number of
-    batch shapes so far, each of which XLA compiles once for each device, and the time
-    left. Where steps are slow, lines with the means so far come between.
+    The line has the means since the previous line: loss, perplexity per subword, token
+    accuracy, the learning rate, real tokens (source + target) per second, the number of
+    batch shapes so far (XLA compiles each once per device) and the time left. If steps
+    are slow, a line with the means so far is printed at least every 30 seconds.
 
     Args:
-        num_tokens: Maps a step, from 0, to the real tokens of its batch.
-        shape: Maps a step, from 0, to (rows, source_length, target_length) of its
-            batch.
-        total_steps: Where the run ends.
+        batch_cost: Maps a step, from 0, to what its batch holds and costs.
+        total_steps: Last step of the run.
         every_steps: Steps between two lines.
         pause_every_steps: Steps between two of the evaluations that `pause` times.
-        flops: Maps the shape of a batch to the cost of a step.
-        state: What `state` returned where the run was stopped.
-        log_dir: Where TensorBoard looks; None: nowhere.
-        write: Takes a line.
+        state: What `state` returned when the run was stopped.
+        log: Takes the lines and scalars.
         clock: Returns seconds.
+        first_step: Steps done before `fit` begins.
     """
 
     def __init__(
         self,
-        num_tokens: Callable[[int], int],
-        shape: Callable[[int], tuple[int, int, int]],
+        batch_cost: Callable[[int], BatchCost],
         total_steps: int,
         every_steps: int = 100,
         pause_every_steps: int | None = None,
-        flops: Callable[[int, int, int], float] = lambda *shape: 0.0,
         state: Mapping[str, Any] | None = None,
-        log_dir: str | None = None,
-        write: Callable[[str], None] = print,
+        log: RunLog | None = None,
         clock: Callable[[], float] = time.perf_counter,
         first_step: int = 0,
     ):
         super().__init__(first_step)
-        self._num_tokens = num_tokens
-        self._shape = shape
+        self._batch_cost = batch_cost
         self.total_steps = total_steps
         self._every_steps = every_steps
         self._pause_every_steps = pause_every_steps
-        self._flops = flops
-        self._write = write
+        self._log = log or RunLog()
         self._clock = clock
         self._began = self._step_began = self._last_line = clock()
-        self._before = {
-            name: (state or {}).get(name, 0.0) for name in ("seconds", "flops")
-        }
-        self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
-        # How many batches of each shape were trained on.
-        self.shape_counts: collections.Counter[tuple[int, int, int]] = (
-            collections.Counter()
-        )
+        state = state or {}
+        self._seconds_before = state.get("seconds", 0.0)
+        self._flops = state.get("flops", 0.0)
+        # Earlier releases did not save the cost, so their steps cannot be counted.
+        uncounted = 0 if "flops" in state else first_step
+        self._cost_since_step = state.get("cost_since_step", uncounted)
+        self._shapes: set[tuple[int, int, int]] = set()
         self.tokens_per_second: collections.deque[float] = collections.deque(maxlen=99)
         # Seconds of the last steps, without those that trace or compile a new shape.
         self._step_seconds: collections.deque[float] = collections.deque(maxlen=100)
@@ -103,7 +105,7 @@ class Progress(StepCallback):
     @property
     def num_shapes(self) -> int:
         """Batch shapes seen so far."""
-        return len(self.shape_counts)
+        return len(self._shapes)
 
     def on_train_begin(self, logs=None):
         self._step_began = self._last_line = self._clock()
@@ -112,19 +114,20 @@ class Progress(StepCallback):
     def on_step(self, step, logs):
         now = self._clock()
         seconds, self._step_began = now - self._step_began, now
-        shape = self._shape(step - 1)
-        if shape in self.shape_counts:
+        batch = self._batch_cost(step - 1)
+        if batch.shape in self._shapes:
             self._step_seconds.append(seconds)
-        self.shape_counts[shape] += 1
-        self._tokens += self._num_tokens(step - 1)
+        self._shapes.add(batch.shape)
+        self._flops += batch.flops
+        self._tokens += batch.num_tokens
         self._has_loss |= not logs.get("skipped")
         is_regular = step % self._every_steps == 0 or step == self.total_steps
-        # A line between leaves the metrics as they are, which all processes share.
+        # An extra line must not reset the metrics, which all processes share.
         if is_regular or now + seconds - self._last_line > EVERY_SECONDS:
             self._last_line = now
             left = wording.duration(self.seconds_left(step, seconds))
             means = self._means(logs, now)
-            self._write(f"step {step:,}/{self.total_steps:,}  {means}  {left} left")
+            self._log.write(f"step {step:,}/{self.total_steps:,}  {means}  {left} left")
         if is_regular:
             self._end_of_means(step, logs, now)
 
@@ -133,12 +136,11 @@ class Progress(StepCallback):
 
         Args:
             step: The step that has ended.
-            last_seconds: How long it took: counts where each step so far had a shape
-                of its own.
+            last_seconds: Its duration, used while every step so far had a new shape.
         """
         known = self._step_seconds or [last_seconds]
         evaluations, every = 0, self._pause_every_steps
-        if every:  # that of this step comes after its line
+        if every:  # the evaluation of this step comes after its line
             evaluations = self.total_steps // every - (step - 1) // every
             evaluations += self.total_steps % every > 0
         return (
@@ -151,13 +153,14 @@ class Progress(StepCallback):
         return Pause(self)
 
     def state(self) -> dict[str, Any]:
-        """Return what the run has cost up to now, over all its parts."""
-        flops = sum(
-            count * self._flops(*shape) for shape, count in self.shape_counts.items()
-        )
+        """Return what the run has cost, before and after it was resumed.
+
+        "cost_since_step" is 0, or the step after which the cost was first recorded.
+        """
         return {
-            "seconds": self._before["seconds"] + self._clock() - self._began,
-            "flops": self._before["flops"] + flops,
+            "seconds": self._seconds_before + self._clock() - self._began,
+            "flops": self._flops,
+            "cost_since_step": self._cost_since_step,
         }
 
     def _means(self, logs, now):
@@ -176,9 +179,8 @@ class Progress(StepCallback):
             speed = self._tokens / (now - self._since)
             self.tokens_per_second.append(speed)
             rate = float(self.model.optimizer.learning_rate)
-            self._to_board(
-                step, {**logs, "learning_rate": rate, "tokens_per_second": speed}
-            )
+            values = {**logs, "learning_rate": rate, "tokens_per_second": speed}
+            self._log.scalars(step, values)
             self.model.reset_metrics()
         self._restart()
 
@@ -186,14 +188,6 @@ class Progress(StepCallback):
         self._tokens = 0
         self._has_loss = False
         self._since = self._clock()
-
-    def _to_board(self, step, values):
-        if self._board is None:
-            return
-        with self._board.as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
-        self._board.flush()
 
 
 class Pause:
@@ -216,11 +210,13 @@ class SaveCheckpoints(StepCallback):
     """Saves model and optimizer by steps, by minutes, and at the end.
 
     Args:
-        folder: Where to.
-        every_steps: Steps between two; None: not by steps.
-        every_minutes: Minutes between two; None: not by minutes.
-        state: Returns what to remember beside the variables.
-        may_save: Whether now is a time for it; what is due is saved later.
+        folder: Where checkpoints are written.
+        every_steps: Steps between two checkpoints; None: not by steps.
+        every_minutes: Minutes between two checkpoints; None: not by minutes.
+        state: Returns what to save beside the variables.
+        may_save: Whether the current step may be saved; if not, the next one that may
+            is.
+        first_step: Steps done before `fit` begins.
     """
 
     def __init__(
@@ -255,7 +251,7 @@ class SaveCheckpoints(StepCallback):
         self.save(self.step)
 
     def save(self, step: int) -> pathlib.Path:
-        """Save now, unless this step is saved, and return where it is."""
+        """Save this step unless it is saved already; return the checkpoint's path."""
         if step == self._saved_step:
             return self._path
         saved = self._folder.save(
@@ -271,10 +267,10 @@ class SaveCheckpoints(StepCallback):
 
 
 class StopWhenAsked(keras.callbacks.Callback):
-    """Ends training after the step during which it was asked to.
+    """Ends training after the step during which a stop was requested.
 
     Args:
-        is_asked: Returns whether it was.
+        is_asked: Returns whether a stop was requested.
     """
 
     def __init__(self, is_asked: Callable[[], bool]):
@@ -287,52 +283,44 @@ class StopWhenAsked(keras.callbacks.Callback):
 
 
 class Evaluate(StepCallback):
-    """Evaluates every few steps, keeps the best checkpoint, stops when none comes.
+    """Evaluates every few steps, keeps the best checkpoint, may stop the run early.
 
     Args:
-        evaluate: Returns the metrics of the model as it is; the one named
-            `best_metric` decides.
-        every_steps: Steps between two evaluations; the last step is evaluated too.
-        total_steps: Where the run ends.
+        evaluate: Returns the metrics of the current model; the one named `best_metric`
+            decides.
+        is_due: Whether to evaluate after a step, from 1.
         best_folder: Keeps the best checkpoint; None: another process does.
         best_metric: "bleu", higher is better, with the loss to break ties, or "loss",
             lower is better.
-        patience: Evaluations without a new best after which training stops; None: it
-            does not.
-        best_metrics: Those of the best checkpoint so far, where the run was resumed.
-        evaluated_step: The last step that was evaluated before.
-        evaluations_since_best: How many came after it.
-        log_dir: Where TensorBoard looks; None: nowhere.
-        write: Takes a line.
+        patience: Evaluations without a new best after which training stops; None:
+            never.
+        state: What `state` returned when the run was stopped.
+        log: Takes the lines and scalars.
+        first_step: Steps done before `fit` begins.
     """
 
     def __init__(
         self,
         evaluate: Callable[[], dict[str, float]],
-        every_steps: int,
-        total_steps: int,
+        is_due: Callable[[int], bool],
         best_folder: CheckpointFolder | None,
         best_metric: str = "bleu",
         patience: int | None = None,
-        best_metrics: dict[str, float] | None = None,
-        evaluated_step: int = 0,
-        evaluations_since_best: int = 0,
-        log_dir: str | None = None,
-        write: Callable[[str], None] = print,
+        state: Mapping[str, Any] | None = None,
+        log: RunLog | None = None,
         first_step: int = 0,
     ):
         super().__init__(first_step)
         self._evaluate = evaluate
-        self._every_steps = every_steps
-        self._total_steps = total_steps
+        self._is_due = is_due
         self._best_folder = best_folder
         self._best_metric = best_metric
         self._patience = patience
-        self._board = tf.summary.create_file_writer(log_dir) if log_dir else None
-        self._write = write
-        self.best_metrics = best_metrics
-        self.evaluated_step = evaluated_step
-        self.evaluations_since_best = evaluations_since_best
+        self._log = log or RunLog()
+        state = state or {}
+        self.best_metrics: dict[str, float] | None = state.get("best_metrics")
+        self.evaluated_step = state.get("evaluated_step", first_step)
+        self.evaluations_since_best = state.get("evaluations_since_best", 0)
         self.stopped_early = False
 
     @property
@@ -341,29 +329,29 @@ class Evaluate(StepCallback):
         return self.best_metrics and self.best_metrics[self._best_metric]
 
     def catch_up(self, model: keras.Model) -> None:
-        """Evaluate the step that a run stands at, where it was stopped before that.
+        """Do the evaluation that a run was stopped before or during.
 
         Args:
-            model: With the weights of that step.
+            model: Holds the weights of the step that the run resumes from.
         """
         self.set_model(model)
         if self.evaluated_step < self.step:
             self.on_step(self.step, {})
-        elif self._patience and self.evaluations_since_best >= self._patience:
-            self.stopped_early = True  # as it was when it ended
+        elif self._is_out_of_patience():
+            self.stopped_early = True  # the run had ended this way
 
     def on_step(self, step, logs):
-        if step % self._every_steps and step != self._total_steps:
+        if not self._is_due(step):
             return
         metrics = self._evaluate()
         self.evaluated_step = step
         is_best = self._keep_best(step, metrics)
         shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
-        self._write(f"validation at step {step:,}: {shown}{'  (best)' * is_best}")
-        self._to_board(step, metrics)
-        if self._patience and self.evaluations_since_best >= self._patience:
+        self._log.write(f"validation at step {step:,}: {shown}{'  (best)' * is_best}")
+        self._log.scalars(step, metrics)
+        if self._is_out_of_patience():
             best = "any" if self.best is None else f"{self.best:.3f}"
-            self._write(
+            self._log.write(
                 f"stopping: no better {self._best_metric} than {best} in "
                 f"{self.evaluations_since_best} evaluations"
             )
@@ -380,6 +368,9 @@ class Evaluate(StepCallback):
             "stopped_early": self.stopped_early,
         }
 
+    def _is_out_of_patience(self):
+        return self._patience and self.evaluations_since_best >= self._patience
+
     def _keep_best(self, step, metrics):
         rank = self._rank(metrics)
         is_better = not self.best_metrics or rank > self._rank(self.best_metrics)
@@ -392,14 +383,6 @@ class Evaluate(StepCallback):
         return True
 
     def _rank(self, metrics):
-        """Return what is higher, compared in order, for the better of two models."""
+        """Return values that are compared in order; higher is better."""
         by_loss = -metrics["loss"]
         return (metrics["bleu"], by_loss) if self._best_metric == "bleu" else (by_loss,)
-
-    def _to_board(self, step, metrics):
-        if self._board is None:
-            return
-        with self._board.as_default(step=step):
-            for name, value in metrics.items():
-                tf.summary.scalar(name, value)
-        self._board.flush()

@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from keras_transformer.training.callbacks import StepCallback
 
-# Skipped steps in a row after which a run goes back, and the next time stops.
-MAX_SKIPPED_STEPS = 5
 # Of a batch that is looked at for its reason: it may be larger than one device holds.
 _TOKENS_AT_ONCE = 2048
 # The learning rate after it went back, as a share of the schedule's.

@@ -1,11 +1,38 @@
 """Flags that do not fit each other are refused before TensorFlow is imported."""
 
+import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 from absl import flags
 
-from keras_transformer.cli import startup
+from keras_transformer import presets
+from keras_transformer.cli import field_flags, startup
+from keras_transformer.training.run_options import RunOptions
+
+
+def test_flags_are_defined_without_tensorflow(repository):
+    modules = "device_flags, field_flags, preset_flags, search_flags"
+    code = f"import sys; from keras_transformer.cli import {modules}\n"
+    code += "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
+
+
+def test_flags_of_a_run_are_its_options(program_of, monkeypatch):
+    """Every option has a flag, with the option's default and comment."""
+    found = {}
+    monkeypatch.setattr(
+        presets, "table", lambda: found.update(flags.FLAGS.flag_values_dict())
+    )
+    program_of("bin/train.py")(preset="help")
+    options = dataclasses.asdict(RunOptions())
+    options["preflight"] = options.pop("has_preflight")
+    assert options.items() <= found.items()
+    comments = field_flags.field_comments(RunOptions)
+    assert comments["log_every_steps"] == "Steps between two lines of progress."
+    assert all(comments[field.name] for field in dataclasses.fields(RunOptions))
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import dataclasses
 from keras_transformer import data, presets
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run as training_run
+from keras_transformer.training import run_setup
+from keras_transformer.training.run_options import RunOptions
 
 
 def config_of(corpus, seed=0, **training):
@@ -23,7 +25,7 @@ def config_of(corpus, seed=0, **training):
         ),
         training=dataclasses.replace(preset.training, **{**values, **training}),
     )
-    return training_run.resolve(preset, data.read_metadata(corpus), seed=seed)
+    return run_setup.resolve(preset, data.read_metadata(corpus), seed=seed)
 
 
 def train(corpus, folder, config=None, lines=None, **options):
@@ -39,7 +41,7 @@ def train(corpus, folder, config=None, lines=None, **options):
         corpus,
         str(folder),
         config or config_of(corpus),
-        training_run.RunOptions(**{**chosen, **options}),
+        RunOptions(**{**chosen, **options}),
         write=(lines if lines is not None else []).append,
     )
 

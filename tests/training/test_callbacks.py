@@ -5,6 +5,7 @@ import types
 import pytest
 
 from keras_transformer.training import callbacks
+from keras_transformer.training.run_log import RunLog
 
 
 @pytest.fixture
@@ -29,11 +30,10 @@ def clock():
 def make_progress(lines, clock, **given):
     made = callbacks.Progress(
         **{
-            "num_tokens": lambda step: 8,
-            "shape": lambda step: (2, 4, 5),
+            "batch_cost": lambda step: callbacks.BatchCost(8, (2, 4, 5), 18.0),
             "total_steps": 9,
             "every_steps": 2,
-            "write": lines.append,
+            "log": RunLog(lines.append),
             "clock": clock,
             **given,
         }
@@ -110,7 +110,7 @@ def test_time_left_leaves_out_first_steps_of_a_shape_and_evaluations(lines, cloc
     progress = make_progress(
         lines,
         clock,
-        shape=lambda step: shapes[step % 2],
+        batch_cost=lambda step: callbacks.BatchCost(8, shapes[step % 2], 0.0),
         total_steps=100,
         every_steps=10,
         pause_every_steps=40,
@@ -140,15 +140,25 @@ def test_the_first_step_tells_what_it_can_of_the_time_left(lines, clock):
 
 
 def test_what_a_run_costs_is_summed_over_its_parts(lines, clock):
-    given = {"flops": lambda rows, *lengths: rows * sum(lengths)}
-    first = make_progress(lines, clock, **given)
+    first = make_progress(lines, clock)
     take_steps(first, clock, [2] * 3)
-    assert first.state() == {"seconds": 6, "flops": 3 * 18}
-    second = make_progress(lines, clock, **given, state=first.state(), first_step=3)
+    assert first.state() == {"seconds": 6, "flops": 3 * 18, "cost_since_step": 0}
+    second = make_progress(lines, clock, state=first.state(), first_step=3)
     with second.pause():
         clock.now += 5  # evaluations count
     take_steps(second, clock, [2] * 4)
-    assert second.state() == {"seconds": 6 + 5 + 8, "flops": 7 * 18}
+    cost = {"seconds": 6 + 5 + 8, "flops": 7 * 18, "cost_since_step": 0}
+    assert second.state() == cost
+
+
+def test_the_cost_of_steps_without_a_record_is_not_claimed(lines, clock):
+    """An earlier release trained 3 steps and saved no cost with its checkpoint."""
+    first = make_progress(lines, clock, state={"best": 2.5}, first_step=3)
+    take_steps(first, clock, [2])
+    assert first.state() == {"seconds": 2, "flops": 18, "cost_since_step": 3}
+    second = make_progress(lines, clock, state=first.state(), first_step=4)
+    take_steps(second, clock, [2])
+    assert second.state() == {"seconds": 4, "flops": 36, "cost_since_step": 3}
 
 
 def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, clock, lines):
@@ -165,11 +175,10 @@ def evaluated(metrics, best_metric, **options):
     answers, lines = iter(metrics), []
     evaluate = callbacks.Evaluate(
         lambda: next(answers),
-        every_steps=1,
-        total_steps=99,
+        is_due=lambda step: True,
         best_folder=None,
         best_metric=best_metric,
-        write=lines.append,
+        log=RunLog(lines.append),
         **options,
     )
     evaluate.set_model(types.SimpleNamespace(stop_training=False))

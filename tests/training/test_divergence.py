@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from keras_transformer import data
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.training import divergence
-from keras_transformer.training import run as training_run
+from keras_transformer.training import divergence, run_callbacks, run_setup
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from tests.training.small_runs import train, weights
 
@@ -28,8 +27,8 @@ class PoisonedLoss(LabelSmoothedCrossEntropy):
 @pytest.fixture
 def poison(monkeypatch):
     """Return a function that poisons the batches of some steps, counted from 0."""
-    real, batch_of = data.training_dataset, training_run.planned_batch
-    monkeypatch.setattr(training_run, "LabelSmoothedCrossEntropy", PoisonedLoss)
+    real, batch_of = data.training_dataset, run_callbacks.planned_batch
+    monkeypatch.setattr(run_setup, "LabelSmoothedCrossEntropy", PoisonedLoss)
 
     def poison_steps(*steps):
         def poisoned(encoded, plan, first_step=0, **options):
@@ -40,12 +39,12 @@ def poison(monkeypatch):
 
             return real(encoded, plan, first_step, **options).enumerate().map(swap)
 
-        def planned(encoded, plan, step):
-            source, target = batch_of(encoded, plan, step)
+        def planned(run, step):
+            source, target = batch_of(run, step)
             return source, np.where((target > 3) & (step in steps), POISON, target)
 
         monkeypatch.setattr(data, "training_dataset", poisoned)
-        monkeypatch.setattr(training_run, "planned_batch", planned)
+        monkeypatch.setattr(run_callbacks, "planned_batch", planned)
 
     return poison_steps
 
@@ -89,7 +88,7 @@ def test_several_in_a_row_go_back_with_half_the_rate_then_stop_with_a_reason(
     assert train(corpus, tmp_path, max_skipped_steps=2)["steps"] == 6
 
 
-def test_a_lowered_rate_stays_lowered(corpus, poison, tmp_path):
+def test_a_lowered_rate_stays_lowered(corpus, poison, monkeypatch, tmp_path):
     """Bad once, for longer than is borne; later steps and runs go on at half."""
     poison(4, 5)
     real, calls = data.training_dataset, []
@@ -101,7 +100,7 @@ def test_a_lowered_rate_stays_lowered(corpus, poison, tmp_path):
             return data.training_dataset(*arguments, **options)
         return real(*arguments, **options)
 
-    training_run.data.training_dataset = first_time_only
+    monkeypatch.setattr(data, "training_dataset", first_time_only)
     lines = []
     train(corpus, tmp_path, lines=lines, max_skipped_steps=2, log_every_steps=1)
     assert state_of(tmp_path)["learning_rate_factor"] == 0.5

@@ -12,7 +12,9 @@ from keras_transformer.config import TrainingConfig
 from keras_transformer.parsing import symbols
 from keras_transformer.runs import model_dir
 from keras_transformer.training import run as training_run
+from keras_transformer.training import run_setup
 from keras_transformer.training.guided_alignment import GuidedAlignment
+from keras_transformer.training.run_options import RunOptions
 from tests import small_corpus, small_treebank
 
 
@@ -105,10 +107,10 @@ def build(corpus, tokenizer, labels, weight):
         preset.training, guided_alignment=weight, warmup_steps=10
     )
     preset = dataclasses.replace(preset, model=small, training=training)
-    config = training_run.resolve(preset, data.read_metadata(corpus))
+    config = run_setup.resolve(preset, data.read_metadata(corpus))
     keras.utils.set_random_seed(5)
-    guide = training_run.guide_of(config, tokenizer, labels)
-    return training_run.build(config, training_run.RunOptions(), guide=guide)
+    guide = run_setup.make_guide(config, tokenizer, labels)
+    return run_setup.build(config, RunOptions(), guide=guide)
 
 
 def test_training_turns_attention_to_the_next_word(corpus, tokenizer, labels):
@@ -139,8 +141,8 @@ def test_a_run_that_is_guided_can_be_loaded(corpus, tmp_path):
         preset.training, guided_alignment=0.5, train_steps=2, tokens_per_batch=300
     )
     preset = dataclasses.replace(preset, model=small, training=training)
-    config = training_run.resolve(preset, data.read_metadata(corpus))
-    options = training_run.RunOptions(distribution="one_device")
+    config = run_setup.resolve(preset, data.read_metadata(corpus))
+    options = RunOptions(distribution="one_device")
     training_run.train(corpus, str(tmp_path), config, options, write=lambda line: None)
     place = model_dir.ModelDir(tmp_path)
     assert place.read_config().training.guided_alignment == 0.5
@@ -156,9 +158,9 @@ def test_only_words_that_tokens_tell_can_guide(tokenizer, labels, tmp_path):
     preset = presets.get("tiny")
     training = dataclasses.replace(preset.training, guided_alignment=0.5)
     preset = dataclasses.replace(preset, training=training)
-    config = training_run.resolve(preset, data.read_metadata(corpus))
+    config = run_setup.resolve(preset, data.read_metadata(corpus))
     with pytest.raises(ValueError, match="`guided_alignment` must be 0 in translation"):
-        training_run.guide_of(config, tokenizer, None)
+        run_setup.make_guide(config, tokenizer, None)
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])

@@ -16,7 +16,7 @@ from keras_transformer.config import ModelConfig, TrainingConfig
 from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.training import run as training_run
+from keras_transformer.training import run_checks, run_setup
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from tests.training.small_runs import config_of, train, weights
 
@@ -268,7 +268,7 @@ def whole(corpus, tmp_path_factory):
 
 
 def test_a_packed_run_says_its_shape_and_its_pairs_a_row(corpus, whole):
-    _, plan = training_run.plan_batches(corpus, config_of(corpus, pack=True))
+    _, plan = run_setup.plan_batches(corpus, config_of(corpus, pack=True))
     _, summary, lines = whole
     assert plan.batches_per_epoch < 6
     assert (
@@ -327,7 +327,7 @@ def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     summary = json.loads(ended.stdout.splitlines()[-1])
-    assert "2 replicas, 2 pieces a batch" in ended.stdout
+    assert "2 replicas, 2 microbatches a batch" in ended.stdout
     assert (summary["steps"], summary["num_shapes"]) == (2, 1)
     assert summary["flops"] > 0
     place = ModelDir(tmp_path / "run")
@@ -342,7 +342,7 @@ def test_what_does_not_go_together_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="so `is_packed` must be False"):
         make(True, guide=object())
     with pytest.raises(ValueError, match="`pack` must be False with restricted att"):
-        training_run.check_can_pack(ModelConfig(attention_window=5))
+        run_checks.check_can_pack(ModelConfig(attention_window=5))
     with pytest.raises(
         ValueError, match="Restricted attention does not support `segments`"
     ):
@@ -350,7 +350,7 @@ def test_what_does_not_go_together_is_refused(corpus, tmp_path):
     config = config_of(corpus, pack=True)
     window = {"attention_window": 5}
     with pytest.raises(ValueError, match="`pack` must be False with restricted att"):
-        training_run.resolve(
+        run_setup.resolve(
             preset_with(config, window), data.read_metadata(corpus), seed=0
         )
 

@@ -13,7 +13,7 @@ from keras_transformer import data, presets
 from keras_transformer.cli import device_flags
 from keras_transformer.runs import averaging
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.training import run as training_run
+from keras_transformer.training import fine_tuning, run_checks, run_setup
 from tests import small_corpus, small_treebank
 
 SIZES = {
@@ -109,15 +109,14 @@ def test_a_corpus_of_other_labels_is_refused(corpus, train, trained, tmp_path):
     values = json.loads((other / "labels.json").read_text())
     values["labels"] = ["NP", "S", "VX"]
     (other / "labels.json").write_text(json.dumps(values))
-    message = "is encoded with other labels of constituents than the model's"
+    message = "is encoded with other constituent labels or tags than the model's"
     with pytest.raises(ValueError, match=message):
         train(data_dir=other, model_dir=tmp_path / "model")
 
     config = ModelDir(trained[0]).read_config()
     config = dataclasses.replace(config, labels_hash="f00d")
-    model = training_run.build(config, training_run.RunOptions())
-    with pytest.raises(ValueError, match="knows other labels of constituents than the"):
-        training_run.load_weights(str(trained[0]), model, config)
+    with pytest.raises(ValueError, match="knows other constituent labels or tags than"):
+        fine_tuning.check_can_start_from(str(trained[0]), config)
 
 
 def test_a_folder_of_before_is_that_of_a_translation(trained):
@@ -130,8 +129,8 @@ def test_a_folder_of_before_is_that_of_a_translation(trained):
 
 def test_a_translation_has_one_vocabulary(tmp_path):
     corpus = small_corpus.write_corpus(tmp_path, "data", 285)
-    config = training_run.resolve(presets.get("tiny"), data.read_metadata(corpus))
+    config = run_setup.resolve(presets.get("tiny"), data.read_metadata(corpus))
     assert config.model.target_vocab_size is None
-    assert training_run.check_labels(corpus, config) is None
+    assert run_checks.load_labels(corpus, config) is None
     with pytest.raises(FileNotFoundError, match="No labels at .*labels.json"):
         ModelDir(tmp_path).load_labels()

@@ -133,7 +133,7 @@ def test_a_batch_is_cut_into_as_many_pieces_as_memory_wants(corpus, tmp_path):
     """150 tokens a batch, 40 at once: 4 pieces; the batches stay what they were."""
     lines = []
     train(corpus, tmp_path, lines=lines, max_tokens_per_replica=40, has_preflight=True)
-    assert "1 replica, 4 pieces a batch, without XLA" in lines[0]
+    assert "1 replica, 4 microbatches a batch, without XLA" in lines[0]
     assert lines[1].startswith("tracing the training step")
     assert "GiB of memory at the peak" in lines[2]
     assert config_of(corpus).training.accumulate_steps == 1

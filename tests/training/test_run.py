@@ -3,17 +3,26 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import types
 
+import keras
 import numpy as np
 import pytest
 
 from keras_transformer import data, tokenization
-from keras_transformer.runs import lock
+from keras_transformer.runs import averaging, lock
 from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.training import (
+    fine_tuning,
+    run_callbacks,
+    run_checks,
+    run_setup,
+    strategies,
+)
 from keras_transformer.training import run as training_run
-from keras_transformer.training import strategies
+from keras_transformer.training.run_options import RunOptions
 from tests.small_corpus import write_corpus
 from tests.training.small_runs import config_of, train, weights
 
@@ -47,10 +56,10 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
 def test_a_run_says_how_often_xla_compiles(corpus):
     """Each of its shapes once for each of a process's four devices."""
     config = config_of(corpus)
-    _, plan = training_run.plan_batches(corpus, config)
-    model = training_run.build(config, training_run.RunOptions(jit_compile="true"))
+    _, plan = run_setup.plan_batches(corpus, config)
+    model = run_setup.build(config, RunOptions(jit_compile="true"))
     process = types.SimpleNamespace(num_replicas=8, count=2)
-    line = training_run.describe(model, plan, process)
+    line = run_setup.describe(model, plan, process)
     assert f"under XLA ({4 * len(plan.shapes)} compilations)" in line
     assert f"batches of {len(plan.shapes)} shapes" in line
 
@@ -70,10 +79,63 @@ def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_p
 
 
 def test_a_finished_run_is_not_trained_on(corpus, whole):
-    before = weights(whole[0])
-    assert train(corpus, whole[0])["steps"] == 6
+    """Nothing is traced, tried or evaluated; the summary is that of the run."""
+    before, lines = weights(whole[0]), []
+    summary = train(corpus, whole[0], lines=lines, has_preflight=True)
+    assert lines == [
+        f"the run in {whole[0]} is complete after 6 steps; give more --train_steps to "
+        "train on"
+    ]
+    of_this_process = {"seconds", "tokens_per_second", "num_shapes"}
+    assert {k: v for k, v in summary.items() if k not in of_this_process} == {
+        k: v for k, v in whole[1].items() if k not in of_this_process
+    }
     for ours, theirs in zip(weights(whole[0]), before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_finished_run_writes_its_model_again(corpus, whole, tmp_path):
+    """Killed after its last checkpoint, it has no file, or that of fewer steps."""
+    run = ModelDir(tmp_path / "run")
+    shutil.copytree(whole[0], run.path)
+    model = keras.saving.load_model(run.model_path)
+    for weight in model.trainable_weights:
+        weight.assign(0 * weight)
+    keras.saving.save_model(model, run.model_path)
+    train(corpus, run.path)
+    written = keras.saving.load_model(run.model_path)
+    assert int(written.optimizer.iterations) == run.choose().step
+    for ours, theirs in zip(
+        written.trainable_weights, weights(whole[0], None), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_averaged_run_keeps_its_average(corpus, whole, tmp_path):
+    """Repeating the training command must not undo the averaging."""
+    run = ModelDir(tmp_path / "run")
+    shutil.copytree(whole[0], run.path)
+    averaging.average_run(run.path)
+    before = weights(run.path, None)
+    assert train(corpus, run.path)["model_keras"] == "averaged/step-00000006"
+    written = keras.saving.load_model(run.model_path)
+    for ours, theirs in zip(written.trainable_weights, before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("is_evaluated", [True, False])
+def test_a_run_stopped_before_its_last_evaluation_is_not_complete(
+    corpus, whole, tmp_path, is_evaluated
+):
+    run, lines = ModelDir(tmp_path / "run"), []
+    shutil.copytree(whole[0], run.path)
+    path = run.choose("latest").path / "state.json"
+    state = json.loads(path.read_text())
+    state["evaluated_step"] = 6 if is_evaluated else 3
+    path.write_text(json.dumps(state))
+    train(corpus, run.path, lines=lines)
+    evaluated = [line for line in lines if line.startswith("validation at step 6")]
+    assert len(evaluated) == (not is_evaluated)
 
 
 def test_another_run_in_the_same_folder_is_refused(corpus, whole):
@@ -135,19 +197,49 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_pat
 
 def test_fine_tuning_starts_with_a_fresh_optimizer(corpus, whole):
     config = config_of(corpus)
-    model = training_run.build(config, training_run.RunOptions())
-    training_run.load_weights(str(whole[0]), model, config)
+    model = run_setup.build(config, RunOptions())
+    fine_tuning.load_weights(str(whole[0]), model)
     assert int(model.optimizer.iterations) == 0
     assert all((slot.numpy() == 0).all() for slot in model.optimizer.variables[2:])
 
 
-def test_fine_tuning_another_architecture_is_refused(corpus, whole):
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"d_ff": 9}, "d_ff is 7 there and 9 here"),
+        (
+            {"num_layers": 2, "norm_placement": "pre"},
+            "num_layers is 1 there and 2 here, "
+            "norm_placement is 'post' there and 'pre' here",
+        ),
+        ({"key_dim": 5}, "head_key_dim is 3 there and 5 here"),
+        (
+            {"position_encoding": "learned"},
+            "position_encoding is 'sinusoidal' there and 'learned' here, "
+            "num_positions is None there and 1024 here",
+        ),
+    ],
+)
+def test_fine_tuning_another_architecture_is_refused_at_once(
+    corpus, whole, tmp_path, fields, said
+):
+    """The message names the fields; nothing is traced or written before it."""
     config = config_of(corpus)
-    wider = dataclasses.replace(config.model, d_ff=9)
-    config = dataclasses.replace(config, model=wider)
-    model = training_run.build(config, training_run.RunOptions())
-    with pytest.raises(ValueError, match="has other sizes than this run"):
-        training_run.load_weights(str(whole[0]), model, config)
+    model = dataclasses.replace(config.model, **fields)
+    config, lines = dataclasses.replace(config, model=model), []
+    with pytest.raises(ValueError, match=re.escape(f"than this run: {said}. Give")):
+        train(corpus, tmp_path, config, lines, init_checkpoint=str(whole[0]))
+    assert not lines
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_fine_tuning_may_change_what_is_no_weight(corpus, whole):
+    config = config_of(corpus)
+    model = dataclasses.replace(
+        config.model, dropout_rate=0.5, attention_dropout_rate=0.5, num_positions=9
+    )
+    config = dataclasses.replace(config, model=model)
+    fine_tuning.check_can_start_from(str(whole[0]), config)
 
 
 def test_a_loaded_model_can_be_trained_on_from_python(whole):
@@ -198,12 +290,12 @@ def test_bleu_decides_the_best_where_it_is_asked_for(corpus, tmp_path):
 
 def run_with_best(tmp_path, corpus, metrics, lines, **options):
     """What `with_same_measure` needs of a run whose best checkpoint has metrics."""
-    place = ModelDir(tmp_path)
-    place.checkpoints("best").save(3, {"metrics": metrics})
+    model_dir = ModelDir(tmp_path)
+    model_dir.checkpoints("best").save(3, {"metrics": metrics})
     return types.SimpleNamespace(
-        place=place,
+        model_dir=model_dir,
         data_dir=corpus,
-        options=training_run.RunOptions(**options),
+        options=RunOptions(**options),
         write=lines.append,
     )
 
@@ -215,10 +307,10 @@ def test_a_best_of_the_same_measure_is_kept_and_of_another_is_not(corpus, tmp_pa
 
     def kept(before, now):
         run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=before)
-        saved = {**state, "best_measure": training_run.measure_of_best(run)}
+        saved = {**state, "best_measure": run_callbacks.measure_of_best(run)}
         run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=now)
-        measure = training_run.measure_of_best(run)
-        return training_run.with_same_measure(run, measure, saved)
+        measure = run_callbacks.measure_of_best(run)
+        return run_callbacks.with_same_measure(run, measure, saved)
 
     assert kept(1000, 500)["best_metrics"] == metrics
     assert kept(3, 3)["evaluations_since_best"] == 2
@@ -234,8 +326,8 @@ def test_a_best_of_an_earlier_release_is_known_by_its_checkpoint(corpus, tmp_pat
     state = {"best": 12.5, "evaluations_since_best": 2}
     for sentences, wanted in ((1000, metrics), (0, None)):
         run = run_with_best(tmp_path, corpus, metrics, lines, bleu_sentences=sentences)
-        measure = training_run.measure_of_best(run)
-        found = training_run.with_same_measure(run, measure, state)
+        measure = run_callbacks.measure_of_best(run)
+        found = run_callbacks.with_same_measure(run, measure, state)
         assert found["best_metrics"] == wanted
     assert len(lines) == 1
 
@@ -264,8 +356,28 @@ def test_a_run_goes_on_with_its_own_corpus_only(
         train(changed_corpus, place)
     assert (place / "config.json").read_text() == saved
     train(changed_corpus, place, allow_changed_corpus=True)
-    with pytest.raises(ValueError, match="--allow_changed_corpus goes on with these"):
+    with pytest.raises(
+        ValueError, match="are not those it was.*--allow_changed_corpus resumes"
+    ):
         train(corpus, place)
+
+
+def test_the_cost_of_a_run_of_an_earlier_release_is_that_of_the_steps_it_knows(
+    corpus, whole, tmp_path
+):
+    """That release saved no cost with its checkpoint of step 3."""
+    summary = train(corpus, tmp_path, config_of(corpus, train_steps=3))
+    assert summary["cost_since_step"] == 0
+    path = ModelDir(tmp_path).choose("latest").path / "state.json"
+    state = json.loads(path.read_text())
+    for name in ("seconds", "flops", "cost_since_step"):
+        del state[name]
+    path.write_text(json.dumps(state))
+    summary = train(corpus, tmp_path)
+    assert 0 < summary["flops"] < whole[1]["flops"]
+    said = training_run.describe_cost(summary)
+    assert said.startswith("cost of the steps after step 3 (earlier ones have no")
+    assert training_run.describe_cost(whole[1]).startswith("cost of the whole run: ")
 
 
 def test_runs_and_corpora_of_earlier_releases_go_on(corpus, whole, tmp_path):
@@ -306,15 +418,15 @@ def test_learned_positions_must_hold_every_sentence(corpus, tmp_path):
         ):
             train(corpus, tmp_path / "run", short)
     assert not (tmp_path / "run" / "config.json").exists()
-    training_run.check_positions(corpus, with_positions(max(longest.values())))
-    training_run.check_positions(corpus, config)
+    run_checks.check_positions(corpus, with_positions(max(longest.values())))
+    run_checks.check_positions(corpus, config)
 
 
 def test_options_and_devices_are_checked():
     with pytest.raises(ValueError, match="`checkpoint_every_minutes` must be above 0"):
-        training_run.RunOptions(checkpoint_every_minutes=0.0)
+        RunOptions(checkpoint_every_minutes=0.0)
     with pytest.raises(ValueError, match="`jit_compile` must be one of"):
-        training_run.RunOptions(jit_compile="yes")
+        RunOptions(jit_compile="yes")
     with pytest.raises(ValueError, match="`distribution` must be one of"):
         strategies.make_strategy("mirored")
     with pytest.raises(ValueError, match="and 1 on one device"):

@@ -147,5 +147,5 @@ def test_a_stopped_run_is_saved_and_says_where(repository, tmp_path):
     assert step >= 7
     assert last == (
         f"stopped by SIGTERM: step {step:,} is saved in {saved}. Run the same command "
-        "again to go on."
+        "again to resume."
     )

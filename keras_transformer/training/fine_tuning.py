@@ -1,0 +1,95 @@
+"""Starting a run from the weights of another model."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from keras_transformer.config import ModelConfig
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
+
+# Fields of `ModelConfig` that decide which weights there are and their shapes.
+_WEIGHT_FIELDS = (
+    "vocab_size",
+    "output_vocab_size",
+    "num_layers",
+    "d_model",
+    "d_ff",
+    "num_heads",
+    "head_key_dim",
+    "head_value_dim",
+    "norm_placement",
+    "attention_bias",
+    "share_embeddings",
+    "output_bias",
+    "position_encoding",
+)
+
+
+def check_can_start_from(path: str, config: RunConfig) -> None:
+    """Raise unless a run can start from the weights of another model.
+
+    Reads only configurations, so that a mistake is found before anything is built.
+
+    Args:
+        path: A model_dir, or a checkpoint in one.
+        config: Configuration of the run to start.
+
+    Raises:
+        FileNotFoundError: If there is no such model.
+        ValueError: If its vocabulary, labels or architecture differ.
+    """
+    model_dir, _ = _locate(path)
+    other = model_dir.read_config()
+    if other.tokenizer_hash != config.tokenizer_hash:
+        raise ValueError(
+            f"The model in {model_dir.path} has another vocabulary than the corpus. "
+            f"Prepare the corpus with --tokenizer_model={model_dir.tokenizer_path}/"
+            "sentencepiece.model to fine-tune it."
+        )
+    if other.labels_hash != config.labels_hash:
+        raise ValueError(
+            f"The model in {model_dir.path} knows other constituent labels or tags "
+            "than the corpus. Only a corpus with the same ones (--keep_tags) can "
+            "fine-tune it."
+        )
+    theirs, ours = _weight_fields(other.model), _weight_fields(config.model)
+    different = [
+        f"{name} is {theirs[name]!r} there and {ours[name]!r} here"
+        for name in ours
+        if ours[name] != theirs[name]
+    ]
+    if different:
+        raise ValueError(
+            f"The model in {model_dir.path} has other weights than this run: "
+            f"{', '.join(different)}. "
+            "Give the preset and the flags that it was trained with."
+        )
+
+
+def load_weights(path: str, model: Transformer) -> None:
+    """Set a model's weights to those of another model; its optimizer stays fresh.
+
+    Args:
+        path: As in `check_can_start_from`, which has passed.
+        model: Takes the weights.
+    """
+    model_dir, checkpoint = _locate(path)
+    model.set_weights(model_dir.load_model(checkpoint).get_weights())
+
+
+def _locate(path: str) -> tuple[ModelDir, str | None]:
+    """Return the model_dir, and the checkpoint if `path` names one."""
+    model_dir = ModelDir(path)
+    if model_dir.config_path.exists():
+        return model_dir, None
+    # model_dir/checkpoints/step-NNNNNNNN
+    return ModelDir(pathlib.Path(path).parent.parent), path
+
+
+def _weight_fields(model: ModelConfig) -> dict[str, Any]:
+    values = {name: getattr(model, name) for name in _WEIGHT_FIELDS}
+    is_learned = model.position_encoding == "learned"
+    return {**values, "num_positions": model.num_positions if is_learned else None}

@@ -1,0 +1,249 @@
+"""What happens between the steps of a run: progress, evaluation, checkpoints, stop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import sacrebleu
+
+from keras_transformer import data, text_files
+from keras_transformer.inference.translator import Translator
+from keras_transformer.model.cost import training_flops
+from keras_transformer.runs import checkpoints
+from keras_transformer.training import callbacks, divergence, workers
+from keras_transformer.training.run_log import RunLog
+from keras_transformer.training.run_setup import ResumePoint, Run, RunContext
+
+# Callbacks by name, in the order in which Keras calls them.
+Callbacks = dict[str, keras.callbacks.Callback]
+
+
+def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
+    """Return what happens between the steps of a run.
+
+    Args:
+        run: The run.
+        resume: Where training begins.
+    """
+    measure = measure_of_best(run)
+    resume = resume._replace(state=with_same_measure(run, measure, resume.state))
+    skipped = make_skip_counter(run, resume)
+    progress = make_progress(run, resume)
+    evaluate = make_evaluate(run, resume, progress, measure["metric"])
+
+    def state():
+        return {
+            **evaluate.state(),
+            **skipped.state(),
+            **progress.state(),
+            "best_measure": measure,
+        }
+
+    made = {
+        # First, so that the others do not count the step at which it ends `fit`.
+        "skipped": skipped,
+        "progress": progress,
+        "evaluate": evaluate,
+    }
+    if run.process.is_chief:
+        made["save"] = make_saver(run, resume, state, lambda: not skipped.is_skipping)
+    made["stop"] = callbacks.StopWhenAsked(
+        lambda: workers.is_asked(run.process, run.stop)
+    )
+    return made
+
+
+def make_skip_counter(run: Run, resume: ResumePoint) -> divergence.CountSkippedSteps:
+    """Return the callback that counts steps whose loss is not finite."""
+    return divergence.CountSkippedSteps(
+        run.options.max_skipped_steps,
+        lambda step: divergence.diagnose(run.model, *planned_batch(run, step - 1)),
+        resume.state.get("learning_rate_factor", 1.0),
+        resume.state.get("skipped_steps", 0),
+        write=run.write,
+        first_step=resume.step,
+    )
+
+
+def make_progress(run: Run, resume: ResumePoint) -> callbacks.Progress:
+    """Return the callback that prints lines of progress and counts the cost."""
+    return callbacks.Progress(
+        lambda step: batch_cost(run, step),
+        run.config.training.train_steps,
+        run.options.log_every_steps,
+        run.options.evaluate_every_steps,
+        resume.state,
+        make_log(run, "train"),
+        first_step=resume.step,
+    )
+
+
+def make_evaluate(
+    run: Run, resume: ResumePoint, progress: callbacks.Progress, best_metric: str
+) -> callbacks.Evaluate:
+    """Return the callback that evaluates and keeps the best checkpoint."""
+    every, last = run.options.evaluate_every_steps, run.config.training.train_steps
+    return callbacks.Evaluate(
+        make_evaluation(run, progress),
+        lambda step: step % every == 0 or step == last,
+        run.model_dir.checkpoints("best") if run.process.is_chief else None,
+        best_metric,
+        run.options.early_stopping_evaluations,
+        resume.state,
+        make_log(run, "validation"),
+        first_step=resume.step,
+    )
+
+
+def make_saver(
+    run: Run,
+    resume: ResumePoint,
+    state: Callable[[], dict[str, Any]],
+    may_save: Callable[[], bool],
+) -> callbacks.SaveCheckpoints:
+    """Return the callback that saves checkpoints."""
+    folder = run.model_dir.checkpoints()
+    folder.keep = run.options.keep_checkpoints or run.config.training.average_last
+    return callbacks.SaveCheckpoints(
+        folder,
+        run.options.checkpoint_every_steps,
+        run.options.minutes_between_checkpoints(),
+        state,
+        may_save,
+        first_step=resume.step,
+    )
+
+
+def make_log(run: Run, name: str) -> RunLog:
+    """Return a log whose scalars go to a folder of `logs`; only the chief has one."""
+    log_dir = run.model_dir.log_path / name if run.process.is_chief else None
+    return RunLog(run.write, log_dir)
+
+
+def measure_of_best(context: RunContext) -> dict[str, Any]:
+    """Return the metric that decides the best checkpoint, and BLEU's sentences."""
+    if not context.options.bleu_sentences:
+        return {"metric": "loss", "sentences": None}
+    available = data.read_metadata(context.data_dir).splits["valid"].pairs_read
+    return {
+        "metric": "bleu",
+        "sentences": min(context.options.bleu_sentences, available),
+    }
+
+
+def with_same_measure(
+    run: Run, measure: dict[str, Any], state: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a saved state, without its best unless that was measured in the same way.
+
+    A run of an earlier release did not save its measure, but its best checkpoint has
+    the metrics.
+
+    Args:
+        run: The run.
+        measure: What decides now, see `measure_of_best`.
+        state: The state saved with a checkpoint.
+    """
+    if state.get("best") is None or state.get("best_measure") == measure:
+        return state
+    if "best_measure" not in state:
+        with contextlib.suppress(AttributeError, checkpoints.DamagedCheckpointError):
+            metrics = run.model_dir.checkpoints("best").latest().state["metrics"]
+            if metrics.get(measure["metric"]) == state["best"]:
+                return {**state, "best_metrics": metrics}
+    by = "the loss"
+    if measure["metric"] == "bleu":
+        by = f"BLEU of {measure['sentences']:,} sentences"
+    run.write(
+        f"The best checkpoint is now chosen by {by}, which the run did not measure "
+        "before: the next evaluation counts as the first."
+    )
+    return {**state, "best_metrics": None, "evaluations_since_best": 0}
+
+
+def make_evaluation(
+    run: Run, progress: callbacks.Progress
+) -> Callable[[], dict[str, float]]:
+    """Return a function that measures the current model on the validation split."""
+    process = run.process
+    measure_loss, measure_bleu = make_loss_measure(run), make_bleu_measure(run)
+
+    def evaluate():
+        with (
+            progress.pause(),
+            run.write.during("evaluating"),
+            workers.interruptible(process, run.stop),
+        ):
+            metrics = measure_loss()
+            if measure_bleu is not None:
+                bleu = measure_bleu() if process.is_chief else 0.0
+                metrics["bleu"] = process.from_chief(bleu)
+        return metrics
+
+    return evaluate
+
+
+def make_loss_measure(run: Run) -> Callable[[], dict[str, float]]:
+    """Return a function that measures loss, perplexity and accuracy."""
+    model, process = run.model, run.process
+    corpus = data.EncodedCorpus.open(run.data_dir, "valid")
+    corpus.check_ids(run.config.model.vocab_size, run.config.model.output_vocab_size)
+    # A microbatch of training fits into memory, so a batch of its size does too.
+    at_once = run.config.training.tokens_per_batch // model.accumulate_steps
+
+    def make_dataset(**shares):
+        return data.evaluation_dataset(
+            corpus,
+            tokens_per_batch=max(at_once, max(corpus.lengths)),
+            rows_multiple=process.num_replicas,
+            **shares,
+        )
+
+    dataset = process.distribute(make_dataset)
+    # Every replica takes the same number of batches; a dataset that is distributed has
+    # no length of its own.
+    steps = len(make_dataset()) if process.count > 1 else None
+
+    def measure_loss():
+        metrics = model.evaluate(dataset, steps=steps, return_dict=True, verbose=0)
+        model.reset_metrics()
+        return metrics
+
+    return measure_loss
+
+
+def make_bleu_measure(run: Run) -> Callable[[], float] | None:
+    """Return a function that measures BLEU; None if the options ask for none."""
+    sources, references = (
+        text_files.read_lines(f"{run.data_dir}/valid.{side}")[
+            : run.options.bleu_sentences
+        ]
+        for side in data.corpus.SIDES
+    )
+    if not sources:
+        return None
+    translator = Translator(run.model, run.tokenizer, run.config.decoding)
+    return lambda: sacrebleu.corpus_bleu(translator(sources), [references]).score
+
+
+def batch_cost(run: Run, step: int) -> callbacks.BatchCost:
+    """Count the tokens and the operations of the batch of a step, from 0."""
+    batch = run.plan.batch(step)
+    rows = batch.rows[batch.rows >= 0]
+    lengths = batch.source_length, batch.target_length
+    num_tokens = run.corpus.source_lengths[rows].sum()
+    num_tokens += run.corpus.target_lengths[rows].sum()
+    return callbacks.BatchCost(
+        int(num_tokens),
+        (len(batch.rows), *lengths),
+        len(batch.rows) * training_flops(run.model.config, *lengths),
+    )
+
+
+def planned_batch(run: Run, step: int) -> Any:
+    """Return (source_tokens, target_tokens) of the batch of a step, from 0."""
+    batch = run.plan.batch(step)
+    return run.corpus.rows(batch.rows, batch.source_length, batch.target_length)

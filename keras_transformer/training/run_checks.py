@@ -1,0 +1,132 @@
+"""Whether the configuration of a run, its corpus and its model_dir fit each other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from keras_transformer import data, tokenization
+from keras_transformer.config import ModelConfig
+from keras_transformer.parsing import symbols
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
+
+# Fields of `config.json` that may change when a run is resumed. The corpus has a check
+# of its own.
+_FREE = {"train_steps", "average_last", "accumulate_steps", "corpus_hash"}
+
+
+def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:
+    """Raise if the folder holds a run that this one does not continue.
+
+    A resumed run may have more steps, average other checkpoints and split batches into
+    other microbatches. Any other change would contradict its `config.json`.
+
+    Raises:
+        ValueError: If another field differs; the message names it.
+    """
+    if not model_dir.config_path.exists():
+        return
+    old, new = model_dir.read_config().to_json(), config.to_json()
+    for part in ("model", "training", None):
+        before, after = (old[part], new[part]) if part else (old, new)
+        for name, value in before.items():
+            changed = not isinstance(value, dict) and value != after[name]
+            if changed and name not in _FREE:
+                raise ValueError(
+                    f"{model_dir.path} holds another run: its `{name}` is {value!r}, "
+                    f"here it is {after[name]!r}. Use another --model_dir, or the same "
+                    "settings to resume it."
+                )
+
+
+def check_same_corpus(model_dir: ModelDir, data_dir: str, corpus_hash: str) -> None:
+    """Raise if the folder holds a run on other pairs: step n would be another batch.
+
+    Raises:
+        ValueError: If it does. Runs of earlier releases, which did not save a hash of
+            their corpus, pass.
+    """
+    if not model_dir.config_path.exists():
+        return
+    if model_dir.read_config().corpus_hash not in (None, corpus_hash):
+        raise ValueError(
+            f"{model_dir.path} holds a run on another corpus: the pairs in {data_dir} "
+            "are not those it was trained on. Prepare the same corpus again, give its "
+            "--data_dir, or use another --model_dir; --allow_changed_corpus resumes "
+            "the run with these pairs."
+        )
+
+
+def check_can_pack(model: ModelConfig) -> None:
+    """Raise if a model cannot keep the pairs of a packed row apart.
+
+    Raises:
+        ValueError: If its attention is restricted.
+    """
+    if model.attention_window is not None:
+        raise ValueError(
+            "`pack` must be False with restricted attention, which has no mask for "
+            "pairs that share a row. Received: pack=True, "
+            f"attention_window={model.attention_window}. Leave out one of the two."
+        )
+
+
+def check_positions(data_dir: str, config: RunConfig) -> None:
+    """Raise if a sentence is longer than the table of learned positions.
+
+    XLA would not raise: it uses the last row for every position beyond the table.
+
+    Raises:
+        ValueError: If a sentence of the training or validation split is too long.
+    """
+    if config.model.position_encoding != "learned":
+        return
+    for split, limit in (("train", config.training.max_length), ("valid", math.inf)):
+        lengths = data.EncodedCorpus.open(data_dir, split).lengths
+        longest = int(lengths[lengths <= limit].max(initial=0))
+        if longest > config.model.num_positions:
+            raise ValueError(
+                f"`num_positions` must be at least {longest}, the tokens of the "
+                f"longest sentence in {data_dir}/{split}, where positions are learned. "
+                f"Received: num_positions={config.model.num_positions}. Pass "
+                f"--num_positions={longest}, or prepare the corpus with "
+                f"--max_length={config.model.num_positions}."
+            )
+
+
+def load_tokenizer(data_dir: str, config: RunConfig) -> Any:
+    """Return the corpus's tokenizer.
+
+    Raises:
+        ValueError: If the corpus was encoded with another vocabulary than the model's.
+    """
+    tokenizer = tokenization.load(f"{data_dir}/tokenizer")
+    found = {tokenizer.fingerprint, data.read_metadata(data_dir).tokenizer_hash}
+    if found != {config.tokenizer_hash}:
+        raise ValueError(
+            f"The corpus in {data_dir} is encoded with another vocabulary than the "
+            "model's: their tokenizer hashes differ. Prepare it with the model's "
+            "tokenizer (--tokenizer_model), or train a new model."
+        )
+    return tokenizer
+
+
+def load_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary | None:
+    """Return the target vocabulary of a parsing corpus; None for translation.
+
+    Raises:
+        ValueError: If the corpus has other labels than the model.
+    """
+    if config.labels_hash is None:
+        return None
+    labels = symbols.load(f"{data_dir}/{symbols.FILE_NAME}")
+    found = {labels.fingerprint, data.read_metadata(data_dir).labels_hash}
+    if found != {config.labels_hash}:
+        raise ValueError(
+            f"The corpus in {data_dir} is encoded with other constituent labels or "
+            "tags than the model's: their hashes differ. Prepare it from the trees "
+            "that the model was trained on, with the same --keep_tags, or train a new "
+            "model."
+        )
+    return labels

@@ -1,0 +1,331 @@
+"""What a run needs before its first step: checks, model, batches, saved state."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_transformer import data, wording
+from keras_transformer.config import check_choice
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.parsing import symbols
+from keras_transformer.presets import Preset
+from keras_transformer.runs import checkpoints, lock
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import PRECISIONS, RunConfig
+from keras_transformer.training import (
+    fine_tuning,
+    preflight,
+    run_checks,
+    signals,
+    workers,
+)
+from keras_transformer.training.guided_alignment import GuidedAlignment
+from keras_transformer.training.heartbeat import Heartbeat
+from keras_transformer.training.losses import LabelSmoothedCrossEntropy
+from keras_transformer.training.run_options import RunOptions
+from keras_transformer.training.schedule import paper_optimizer, warm_up_warning
+from keras_transformer.training.strategies import Process
+
+Plan = data.BatchPlan | data.PackedBatchPlan
+
+# Pairs checked for equal word counts in sentence and tree.
+_CHECKED_PAIRS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class RunContext:
+    """What a run is asked to do, and by which of its processes."""
+
+    model_dir: ModelDir
+    process: Process
+    data_dir: str
+    config: RunConfig
+    options: RunOptions
+    write: Heartbeat
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(RunContext):
+    """The parts of a run in one of its processes, ready to train."""
+
+    model: Transformer
+    tokenizer: Any
+    corpus: data.EncodedCorpus
+    plan: Plan
+    stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
+
+
+class ResumePoint(NamedTuple):
+    """Where training begins: the steps done, and the state saved with them."""
+
+    step: int = 0
+    state: dict[str, Any] = {}
+
+
+def resolve(
+    preset: Preset,
+    metadata: data.DataMetadata,
+    *,
+    precision: str = RunConfig.precision,
+    seed: int = RunConfig.seed,
+) -> RunConfig:
+    """Join a preset with what the corpus decides: vocabulary and languages.
+
+    Raises:
+        ValueError: If a choice is unknown, the embeddings are shared although the sides
+            have separate vocabularies, or the model cannot be trained packed.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if preset.training.pack:
+        run_checks.check_can_pack(preset.model)
+    if metadata.target_vocab_size and preset.model.share_embeddings:
+        raise ValueError(
+            "`share_embeddings` must be False: the corpus has a separate vocabulary "
+            f"for {metadata.target_language}. Received: share_embeddings=True. Choose "
+            "--preset=parsing_tiny, parsing_wsj or parsing_semi, or pass "
+            "--noshare_embeddings."
+        )
+    model = dataclasses.replace(
+        preset.model,
+        vocab_size=metadata.vocab_size,
+        target_vocab_size=metadata.target_vocab_size,
+        pad_id=metadata.pad_id,
+        bos_id=metadata.bos_id,
+        eos_id=metadata.eos_id,
+    )
+    return RunConfig(
+        preset=preset.name,
+        model=model,
+        training=preset.training,
+        decoding=preset.decoding,
+        source_language=metadata.source_language,
+        target_language=metadata.target_language,
+        tokenizer_hash=metadata.tokenizer_hash,
+        precision=precision,
+        seed=seed,
+        task=metadata.task,
+        labels_hash=metadata.labels_hash,
+    )
+
+
+@contextlib.contextmanager
+def exclusive(context: RunContext) -> Iterator[None]:
+    """Lock a model_dir for this run and delete what killed runs left unfinished.
+
+    Raises:
+        LockedError: In all processes, if another training holds the lock.
+    """
+    model_dir, process = context.model_dir, context.process
+    with contextlib.ExitStack() as stack:
+        is_refused = False
+        if process.is_chief:
+            try:
+                if stack.enter_context(lock.held(model_dir.path, context.write)):
+                    model_dir.sweep()
+            except lock.LockedError:
+                is_refused = True
+        if process.from_chief(float(is_refused)):
+            raise lock.refusal(model_dir.path)
+        yield
+
+
+def check(context: RunContext) -> RunContext:
+    """Check that configuration, corpus and model_dir fit each other.
+
+    Returns:
+        The context, its configuration with the corpus's hash.
+
+    Raises:
+        ValueError: If they do not; the message names what differs.
+        FileNotFoundError: If `init_checkpoint` names no model.
+    """
+    model_dir, data_dir, options = context.model_dir, context.data_dir, context.options
+    run_checks.check_same_run(model_dir, context.config)
+    corpus_hash = data.corpus_hash(data_dir)
+    if not options.allow_changed_corpus:
+        run_checks.check_same_corpus(model_dir, data_dir, corpus_hash)
+    config = dataclasses.replace(context.config, corpus_hash=corpus_hash)
+    run_checks.check_positions(data_dir, config)
+    newest = model_dir.checkpoints().latest()
+    if options.init_checkpoint and not newest:
+        fine_tuning.check_can_start_from(options.init_checkpoint, config)
+    if newest and newest.step > config.training.train_steps:
+        raise ValueError(
+            f"{model_dir.path} has {newest.step:,} steps behind it, more than "
+            f"train_steps={config.training.train_steps:,}. Use another --model_dir, or "
+            "more --train_steps."
+        )
+    return dataclasses.replace(context, config=config)
+
+
+def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
+    """Build the model, plan the batches and load what was saved.
+
+    Args:
+        context: As `check` returns it.
+
+    Raises:
+        ValueError: If the corpus was not encoded for this model.
+        NotEnoughMemoryError: If the largest batch does not fit into memory.
+    """
+    config, process, write = context.config, context.process, context.write
+    # Before the tokenizer is loaded: setting a seed drops the contents of TensorFlow's
+    # lookup tables.
+    keras.utils.set_random_seed(config.seed)
+    tokenizer = run_checks.load_tokenizer(context.data_dir, config)
+    labels = run_checks.load_labels(context.data_dir, config)
+    guide = make_guide(config, tokenizer, labels)
+    with process.strategy.scope():
+        model = build(config, context.options, process.num_replicas, guide)
+    corpus, plan = plan_batches(context.data_dir, config)
+    if guide:
+        guide.check([corpus[row] for row in range(min(len(corpus), _CHECKED_PAIRS))])
+    run = Run(
+        **vars(context), model=model, tokenizer=tokenizer, corpus=corpus, plan=plan
+    )
+    write(describe(model, plan, process))
+    if warning := warm_up_warning(config.training):
+        write(warning)
+    write(
+        "compiling the training step, once for each batch shape and device"
+        if model.jit_gradients
+        else "tracing the training step"
+    )
+    resume = try_and_load(run)
+    if process.is_chief:
+        context.model_dir.write_config(config)
+        tokenizer.save(context.model_dir.tokenizer_path)
+        if labels:
+            labels.save(context.model_dir.labels_path)
+    return run, resume
+
+
+def try_and_load(run: Run) -> ResumePoint:
+    """Try the largest batches, then load the newest whole checkpoint.
+
+    The trial needs a fresh optimizer, so it comes first. A run without a checkpoint
+    starts from `init_checkpoint` if one is given.
+    """
+    resume = ResumePoint()
+    with (
+        workers.watching(run.model_dir, run.process),
+        run.write.during("trying the largest batches"),
+    ):
+        if run.options.has_preflight:
+            preflight.check_memory(run.model, run.process, run.plan.shapes, run.write)
+        newest = checkpoints.restore_newest(
+            run.model_dir.checkpoints(), model=run.model, optimizer=run.model.optimizer
+        )
+        if newest:
+            resume = ResumePoint(newest[0].step, newest[1])
+        elif run.options.init_checkpoint:
+            fine_tuning.load_weights(run.options.init_checkpoint, run.model)
+        workers.check_same_step(run.model_dir, run.process, resume.step)
+    return resume
+
+
+def make_guide(
+    config: RunConfig, tokenizer: Any, labels: symbols.SymbolVocabulary | None
+) -> GuidedAlignment | None:
+    """Return the loss that guides attention, if the run's configuration has one.
+
+    Raises:
+        ValueError: If the model translates, or the tokens do not tell where words
+            begin.
+    """
+    weight = config.training.guided_alignment
+    if not weight:
+        return None
+    if labels is None:
+        raise ValueError(
+            "`guided_alignment` must be 0 in translation, where no alignment of the "
+            f"words is known. Received: guided_alignment={weight}."
+        )
+    return GuidedAlignment(weight, tokenizer, labels)
+
+
+def build(
+    config: RunConfig,
+    options: RunOptions,
+    num_replicas: int = 1,
+    guide: GuidedAlignment | None = None,
+) -> Transformer:
+    """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
+    model = Transformer(config.model, dtype=config.precision)
+    optimizer = paper_optimizer(config.model.d_model, config.training)
+    if config.precision == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    model.compile(
+        optimizer,
+        LabelSmoothedCrossEntropy(config.training.label_smoothing),
+        jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
+        accumulate_steps=count_microbatches(config, options, num_replicas),
+        seed=config.seed,
+        guide=guide,
+        is_packed=config.training.pack,
+    )
+    return model
+
+
+def count_microbatches(
+    config: RunConfig, options: RunOptions, num_replicas: int
+) -> int:
+    """Return how many microbatches a batch is split into on every replica.
+
+    A batch has the same tokens in total on any number of devices: fewer replicas mean
+    more microbatches.
+    """
+    count = config.training.accumulate_steps
+    if options.max_tokens_per_replica is not None:
+        at_once = num_replicas * options.max_tokens_per_replica
+        count = max(count, math.ceil(config.training.tokens_per_batch / at_once))
+    return count
+
+
+def plan_batches(data_dir: str, config: RunConfig) -> tuple[data.EncodedCorpus, Plan]:
+    """Open the training split and plan its batches, whatever devices share them."""
+    corpus = data.EncodedCorpus.open(data_dir, "train")
+    corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
+    make_plan = corpus.batch_plan
+    if config.training.pack:
+        corpus.check_segments(config.model.eos_id)
+        make_plan = corpus.packed_batch_plan
+    plan = make_plan(
+        tokens_per_batch=config.training.tokens_per_batch,
+        seed=config.seed,
+        max_length=config.training.max_length,
+    )
+    return corpus, plan
+
+
+def describe(model: Transformer, plan: Plan, process: Process) -> str:
+    """Say what is about to be trained."""
+    compiled = "without XLA"
+    if model.jit_gradients:
+        # XLA compiles a shape again for each device.
+        graphs = len(plan.shapes) * process.num_replicas // process.count
+        compiled = f"under XLA ({wording.count(graphs, 'compilation')})"
+    microbatches = model.accumulate_steps
+    padding_rate = plan.padding_rate_of(process.num_replicas * microbatches)
+    return (
+        f"{model.count_params():,} parameters, "
+        + wording.count(process.num_replicas, "replica")
+        + (f" in {process.count} workers" if process.count > 1 else "")
+        + (f", {microbatches} microbatches a batch" if microbatches > 1 else "")
+        + f", {compiled}; {wording.count(plan.num_pairs, 'pair')} in "
+        f"{wording.count(plan.batches_per_epoch, 'batch', 'batches')} of "
+        f"{wording.count(len(plan.shapes), 'shape')}, "
+        f"{100 * padding_rate:.1f} % padding"
+        + (f", {plan.pairs_per_row:.1f} pairs a row" if model.is_packed else "")
+        + (
+            f"; {wording.count(plan.num_left_out, 'pair')} too long"
+            if plan.num_left_out
+            else ""
+        )
+    )
