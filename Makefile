@@ -9,7 +9,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# Quiet, but for errors.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
 QUICKSTART := runs/quickstart
 # Meant to reach sacreBLEU 95 on held-out phrases within 6 minutes on 2 CPU cores.
@@ -35,12 +36,14 @@ install: $(VENV)/.installed-dev ## everything to run, test and change the code, 
 
 # Stamps: they stand for an installation that ended well and is still the one asked for.
 $(VENV)/.installed: setup.py pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e .
+	@echo "Installing TensorFlow and the other packages into $(VENV): about two minutes."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) -e .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) -e ".[dev]"
+	@echo "Installing the packages of tests and tools into $(VENV)."
+	@$(PIP_INSTALL) -e ".[dev]"
 	touch $@
 
 quickstart: $(VENV)/.installed ## install the runtime, then the whole path on the built-in corpus
@@ -81,10 +84,11 @@ test: install ## run the tests, but for those of minutes
 testlong: install ## run the tests of minutes: several workers, each a process
 	$(BIN)/python -m pytest -m long
 
-lint: install ## check style, form and who imports whom; change nothing
+lint: install ## check style, form, imports and unused code; change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/vulture
 
 format: install ## bring the code into form
 	$(BIN)/ruff check --fix .

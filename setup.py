@@ -60,7 +60,14 @@ EXTRAS_REQUIRE = {
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
     "docs": DOCS,
-    "dev": [*TEST, *DOCS, "build>=1.2,<2", "import-linter>=2,<3", "ruff>=0.17,<0.18"],
+    "dev": [
+        *TEST,
+        *DOCS,
+        "build>=1.2,<2",
+        "import-linter>=2,<3",
+        "ruff>=0.17,<0.18",
+        "vulture>=2.14,<3",
+    ],
 }
 
 PROGRAMS = {

@@ -17,8 +17,6 @@ SUSTAINED_TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}
 # sparsity, float16 for V100. Training often sustains 0.3 to 0.5 of the peak.
 PEAK_TFLOPS = {"V100": 125.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
 
-_DAY = 24.0
-
 
 @dataclasses.dataclass(frozen=True)
 class PublishedCost:
@@ -43,19 +41,6 @@ TABLE_2 = (
     PublishedCost("Transformer (base)", 27.3, 38.1, 3.3e18, 3.3e18),
     PublishedCost("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class PublishedRun:
-    """Training time and hardware of one of the paper's models (§5.2)."""
-
-    hours: float
-    num_devices: int = 8
-    device: str = "P100"
-
-
-# §5.2: 100,000 steps in 12 hours; 300,000 steps in 3.5 days.
-PAPER_RUNS = {"base": PublishedRun(12.0), "big": PublishedRun(3.5 * _DAY)}
 
 
 def flops_of_time(hours: float, num_devices: int, sustained_tflops: float) -> float:

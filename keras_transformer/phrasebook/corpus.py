@@ -55,15 +55,6 @@ class Example:
     def pair(self) -> tuple[str, str]:
         return self.english, self.german
 
-    @property
-    def value_keys(self) -> tuple[str, ...]:
-        """The keys of the numbers, times, dates and prices in it, "price 12.50"."""
-        return tuple(
-            filler.key
-            for filler in self.fillers.values()
-            if isinstance(filler, values.Value)
-        )
-
 
 def words_of(sentence: str, language: str) -> list[str]:
     """Split a sentence into the words that count for the vocabulary.
