@@ -1,8 +1,8 @@
-"""Which pairs form which batch, for every step of a run, known before its first step.
+"""Which pairs form which batch, for every step of a run, known before the first step.
 
 §5.1: pairs of about equal length are batched together, about 25,000 source and 25,000
 target tokens a batch. Each batch has one of at most 11 shapes, so that XLA compiles at
-most 11 times. Source and target rows of a batch have a length each.
+most 11 times. The source rows of a batch have one length, its target rows another.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import config
-from keras_transformer.data import buckets
+from keras_transformer.data.buckets import (
+    Buckets,
+    buckets_of_pairs,
+    choose_buckets,
+    cut_into_batches,
+    rows_of_buckets,
+)
 
-# Stands where a pair could be and is none: a row of these alone is pure padding.
+# Index where a batch has no pair: a row of these alone is pure padding.
 FILLER = -1
 
 
@@ -27,8 +33,8 @@ class PlannedBatch:
     """The pairs of one batch and the lengths that all its rows are padded to.
 
     Attributes:
-        rows: int64 `[rows]`, indices into the corpus, or `[rows, pairs]` where a row
-            holds several pairs one after another; -1 is none.
+        rows: int64 `[rows]`, indices into the corpus, or `[rows, pairs]` if a row holds
+            several pairs one after another; -1 stands for no pair.
         source_length: Tokens of a source row, padding included.
         target_length: Tokens of a target row, padding included.
     """
@@ -39,12 +45,12 @@ class PlannedBatch:
 
 
 class Plan(abc.ABC):
-    """What every plan of batches tells.
+    """What every batch plan provides.
 
     Args:
         kept: int `[pairs]`, the pairs of an epoch, as indices into the corpus.
-        num_left_out: Pairs that are in no epoch.
-        seed: Of the shuffle.
+        num_left_out: Pairs of the corpus that no epoch contains.
+        seed: Seed of the shuffle.
     """
 
     def __init__(self, kept: np.ndarray, num_left_out: int, seed: int):
@@ -65,10 +71,10 @@ class Plan(abc.ABC):
 
     @abc.abstractmethod
     def padding_rate_of(self, rows_multiple: int) -> float:
-        """Return the share of padding where devices share each batch.
+        """Return the share of padding when devices share each batch.
 
         Args:
-            rows_multiple: Each batch gets filler rows up to a multiple of this.
+            rows_multiple: Filler rows fill each batch up to a multiple of this.
         """
 
     @abc.abstractmethod
@@ -77,28 +83,28 @@ class Plan(abc.ABC):
 
     @abc.abstractmethod
     def _shuffle(self, epoch: int) -> Any:
-        """Return what the batches of an epoch are cut from."""
+        """Return the shuffled epoch that `batch` takes slices of."""
 
 
 class BatchPlan(Plan):
     """Batches as a pure function of (lengths, seed, epoch).
 
-    Every epoch is shuffled over the whole corpus, then sorted into the rungs of a
-    ladder of lengths and cut into batches. What a rung has left over moves up to the
-    next rung, so each pair comes exactly once an epoch and only one batch holds filler
-    rows. The number and the shapes of an epoch's batches are the same in every epoch.
+    Every epoch is shuffled over the whole corpus, sorted into buckets of lengths and
+    split into batches. The pairs that a bucket has left over move to the next bucket,
+    so an epoch has each pair exactly once and only one batch has filler rows. The
+    number and the shapes of the batches are the same in every epoch.
 
     Args:
         source_lengths: int `[pairs]`, tokens of each source, EOS included.
         target_lengths: int `[pairs]`, tokens of each target, EOS included.
         tokens_per_batch: Most tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this (replicas times
-            accumulated pieces).
-        seed: Of the shuffle, at least 0.
+        rows_multiple: The rows of each batch are a multiple of this, such as replicas
+            times microbatches.
+        seed: Seed of the shuffle, at least 0.
         max_length: Pairs with a longer side are left out; None keeps all.
-        ladder: (source_length, target_length) of each rung, neither of which descends;
-            a pair takes the first that holds both its sides, and is left out if none
-            does. None chooses those that pad these lengths little.
+        buckets: (source_length, target_length) of each bucket, in ascending order. A
+            pair takes the first bucket that holds both its sides, and is left out if
+            none does. None chooses buckets with little padding for these lengths.
 
     Raises:
         ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
@@ -114,7 +120,7 @@ class BatchPlan(Plan):
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: buckets.Ladder | None = None,
+        buckets: Buckets | None = None,
     ):
         config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
         config.check_at_least("rows_multiple", rows_multiple, 1)
@@ -122,19 +128,17 @@ class BatchPlan(Plan):
         self.tokens_per_batch = tokens_per_batch
         self.rows_multiple = rows_multiple
         sides = np.asarray(source_lengths), np.asarray(target_lengths)
-        kept = fitting_pairs(*sides, max_length, ladder)
+        kept = fitting_pairs(*sides, max_length, buckets)
         super().__init__(kept, len(sides[0]) - len(kept), seed)
         sides = sides[0][kept], sides[1][kept]
-        if ladder is None:
-            ladder = buckets.choose_ladder(*sides, tokens_per_batch, rows_multiple)
-        self.ladder = tuple((int(source), int(target)) for source, target in ladder)
-        self._rungs = buckets.rungs_of_pairs(self.ladder, *sides)
-        self._starts, self._rung_of_batch, self._rows_of_rung = (
-            buckets.cut_into_batches(
-                np.bincount(self._rungs, minlength=len(self.ladder)),
-                self._most_rows_of_rungs(),
-                rows_multiple,
-            )
+        if buckets is None:
+            buckets = choose_buckets(*sides, tokens_per_batch, rows_multiple)
+        self.buckets = tuple((int(source), int(target)) for source, target in buckets)
+        self._bucket_of_pair = buckets_of_pairs(self.buckets, *sides)
+        self._starts, self._bucket_of_batch, self._rows_of_bucket = cut_into_batches(
+            np.bincount(self._bucket_of_pair, minlength=len(self.buckets)),
+            self._most_rows_of_buckets(),
+            rows_multiple,
         )
         self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
 
@@ -145,12 +149,12 @@ class BatchPlan(Plan):
 
     @property
     def shapes(self) -> tuple[tuple[int, int, int], ...]:
-        """(rows, source_length, target_length) of each kind of batch, as on the ladder.
+        """(rows, source_length, target_length) of each kind of batch.
 
-        Neither length descends.
+        Both lengths ascend.
         """
-        used = np.unique(self._rung_of_batch)
-        return tuple((int(self._rows_of_rung[n]), *self.ladder[n]) for n in used)
+        used = np.unique(self._bucket_of_batch)
+        return tuple((int(self._rows_of_bucket[n]), *self.buckets[n]) for n in used)
 
     @property
     def num_filler_rows(self) -> int:
@@ -158,7 +162,7 @@ class BatchPlan(Plan):
         return int(self._rows_of_batches().sum()) - self.num_pairs
 
     def padding_rate_of(self, rows_multiple: int) -> float:
-        lengths = np.sum(self.ladder, axis=1)[self._rung_of_batch]
+        lengths = np.sum(self.buckets, axis=1)[self._bucket_of_batch]
         rows = -(-self._rows_of_batches() // rows_multiple) * rows_multiple
         return 1 - self._num_real_tokens / int(np.sum(rows * lengths))
 
@@ -166,36 +170,36 @@ class BatchPlan(Plan):
         epoch, index = divmod(int(step), self.batches_per_epoch)
         order, batch_order = self._epoch(epoch)
         chosen = batch_order[index]
-        rung = self._rung_of_batch[chosen]
-        start, num_rows = self._starts[chosen], self._rows_of_rung[rung]
+        bucket = self._bucket_of_batch[chosen]
+        start, num_rows = self._starts[chosen], self._rows_of_bucket[bucket]
         rows = np.full(num_rows, FILLER, np.int64)
         members = self._kept[order[start : start + num_rows]]
         rows[: len(members)] = members
-        return PlannedBatch(rows, *self.ladder[rung])
+        return PlannedBatch(rows, *self.buckets[bucket])
 
-    def _most_rows_of_rungs(self) -> np.ndarray:
-        check_rows_fit(max(self.ladder[-1]), self.tokens_per_batch, self.rows_multiple)
-        return buckets.rows_of_rungs(
-            np.max(self.ladder, axis=1), self.tokens_per_batch, self.rows_multiple
+    def _most_rows_of_buckets(self) -> np.ndarray:
+        check_rows_fit(max(self.buckets[-1]), self.tokens_per_batch, self.rows_multiple)
+        return rows_of_buckets(
+            np.max(self.buckets, axis=1), self.tokens_per_batch, self.rows_multiple
         )
 
     def _rows_of_batches(self) -> np.ndarray:
-        return self._rows_of_rung[self._rung_of_batch]
+        return self._rows_of_bucket[self._bucket_of_batch]
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch's order of pairs and order of batches."""
         random = np.random.Generator(np.random.Philox([self.seed, epoch]))
         shuffled = random.permutation(len(self._kept))
-        # A stable sort by rung keeps the shuffled order inside each rung.
-        order = shuffled[np.argsort(self._rungs[shuffled], kind="stable")]
+        # A stable sort keeps the shuffled order inside each bucket.
+        order = shuffled[np.argsort(self._bucket_of_pair[shuffled], kind="stable")]
         return order, random.permutation(self.batches_per_epoch)
 
 
 class EpochCache:
-    """Remembers what was shuffled for the epochs that are being read.
+    """Keeps the shuffled epochs that are being read.
 
     Args:
-        shuffle: Maps an epoch, from 0, to what its batches are cut from.
+        shuffle: Maps an epoch, from 0, to its shuffled pairs.
     """
 
     def __init__(self, shuffle: Callable[[int], Any]):
@@ -206,7 +210,7 @@ class EpochCache:
     def __call__(self, epoch: int) -> Any:
         with self._lock:
             if epoch not in self._epochs:
-                # Two stay: parallel readers cross the border between epochs together.
+                # Keeps two: parallel readers cross from one epoch to the next.
                 while len(self._epochs) > 1:
                     farthest = max(self._epochs, key=lambda other: abs(other - epoch))
                     del self._epochs[farthest]
@@ -215,10 +219,10 @@ class EpochCache:
 
 
 def check_rows_fit(longest: int, tokens_per_batch: int, rows_multiple: int) -> None:
-    """Raise unless a batch holds a multiple of rows of the longest pair.
+    """Raise unless a batch holds `rows_multiple` rows of the longest pair.
 
     Raises:
-        ValueError: If it does not; the message says what would.
+        ValueError: If it does not; the message says which size would.
     """
     if rows_multiple * longest > tokens_per_batch:
         raise ValueError(
@@ -234,12 +238,12 @@ def fitting_pairs(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
     max_length: int | None,
-    ladder: buckets.Ladder | None,
+    buckets: Buckets | None,
 ) -> np.ndarray:
-    """Return the indices of the pairs short enough for `max_length` and `ladder`.
+    """Return the indices of the pairs short enough for `max_length` and `buckets`.
 
     Raises:
-        ValueError: If there are none, or `ladder` descends.
+        ValueError: If there are none, or `buckets` descend.
     """
     sides = {"source_lengths": source_lengths, "target_lengths": target_lengths}
     for name, lengths in sides.items():
@@ -261,9 +265,9 @@ def fitting_pairs(
     if not len(source_lengths):
         raise ValueError("No pair to batch: `source_lengths` is empty.")
     limits = [] if max_length is None else [(max_length, max_length)]
-    if ladder is not None:
-        _check_ladder(ladder)
-        limits.append(ladder[-1])
+    if buckets is not None:
+        _check_buckets(buckets)
+        limits.append(buckets[-1])
     kept = np.arange(len(source_lengths))
     if limits:
         source_limit, target_limit = np.min(limits, axis=0)
@@ -274,18 +278,19 @@ def fitting_pairs(
             raise ValueError(
                 f"No pair to batch: of {len(source_lengths)} pairs none has at most "
                 f"{source_limit} source and {target_limit} target tokens. Raise "
-                "max_length, or the last rung of the ladder."
+                "max_length, or the lengths of the last bucket."
             )
     return kept
 
 
-def _check_ladder(ladder: buckets.Ladder) -> None:
-    rungs = np.array(ladder)
-    is_ladder = rungs.ndim == 2 and rungs.shape[1] == 2 and len(rungs) <= 255
-    if not is_ladder or rungs[0].min() < 1 or np.any(np.diff(rungs, axis=0) < 0):
+def _check_buckets(buckets: Buckets) -> None:
+    table = np.array(buckets)
+    is_table = table.ndim == 2 and table.shape[1] == 2 and len(table) <= 255
+    if not is_table or table[0].min() < 1 or np.any(np.diff(table, axis=0) < 0):
         raise ValueError(
-            "`ladder` must hold 1 to 255 pairs (source_length, target_length) from 1 "
-            f"on, neither of which descends. Received: ladder={tuple(ladder)}."
+            "`buckets` must be 1 to 255 pairs (source_length, target_length) of at "
+            "least 1, neither of which descends. "
+            f"Received: buckets={tuple(buckets)}."
         )
 
 
@@ -295,42 +300,34 @@ def sorted_batches(
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: buckets.Ladder | None = None,
 ) -> list[PlannedBatch]:
-    """Plan one pass over all pairs, lowest rung first, each pair exactly once.
+    """Plan one pass over all pairs, shortest bucket first, each pair exactly once.
 
-    Within a rung those with the shortest longer side come first. The shapes are those
-    of a ladder, as in `BatchPlan`. Where not even `rows_multiple` rows fit into
-    `tokens_per_batch`, the batch is larger: no pair is left out.
+    Pairs of a bucket are sorted by their longer side. The shapes come from buckets, as
+    in `BatchPlan`. No pair is left out: a batch is larger than `tokens_per_batch` where
+    not even `rows_multiple` rows fit into it.
 
     Args:
         source_lengths: int `[pairs]`, tokens of each source, EOS included.
         target_lengths: int `[pairs]`, tokens of each target, EOS included.
         tokens_per_batch: Tokens of one side in a batch, padding included.
         rows_multiple: The rows of each batch are a multiple of this.
-        ladder: Rungs to use, as of `BatchPlan`, where they reach; None chooses them.
     """
     sides = np.asarray(source_lengths), np.asarray(target_lengths)
     if not len(sides[0]):
         return []
-    if ladder is None:
-        ladder = buckets.choose_ladder(*sides, tokens_per_batch, rows_multiple)
-    longest = [int(side.max()) for side in sides]
-    # Rungs that reach farther than the pairs shrink to them.
-    rungs = np.minimum(ladder, longest).tolist()
-    if rungs[-1] != longest:
-        rungs.append(longest)
-    pair_rungs = buckets.rungs_of_pairs(rungs, *sides)
-    starts, rung_of_batch, rows_of_rung = buckets.cut_into_batches(
-        np.bincount(pair_rungs, minlength=len(rungs)),
-        buckets.rows_of_rungs(np.max(rungs, axis=1), tokens_per_batch, rows_multiple),
+    buckets = choose_buckets(*sides, tokens_per_batch, rows_multiple)
+    bucket_of_pair = buckets_of_pairs(buckets, *sides)
+    starts, bucket_of_batch, rows_of_bucket = cut_into_batches(
+        np.bincount(bucket_of_pair, minlength=len(buckets)),
+        rows_of_buckets(np.max(buckets, axis=1), tokens_per_batch, rows_multiple),
         rows_multiple,
     )
-    order = np.lexsort((np.maximum(*sides), pair_rungs))
+    order = np.lexsort((np.maximum(*sides), bucket_of_pair))
     batches = []
-    for start, rung in zip(starts, rung_of_batch, strict=True):
-        rows = np.full(rows_of_rung[rung], FILLER, np.int64)
+    for start, bucket in zip(starts, bucket_of_batch, strict=True):
+        rows = np.full(rows_of_bucket[bucket], FILLER, np.int64)
         members = order[start : start + len(rows)]
         rows[: len(members)] = members
-        batches.append(PlannedBatch(rows, *rungs[rung]))
+        batches.append(PlannedBatch(rows, *buckets[bucket]))
     return batches

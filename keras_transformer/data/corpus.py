@@ -10,23 +10,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_transformer import atomic_files
-from keras_transformer.data import batch_plan, buckets, metadata, packing
+from keras_transformer.data import batch_plan, metadata, packing
 
 SIDES = ("source", "target")
-# Looked at together: a corpus may be larger than memory.
+# Tokens checked at once: a corpus may be larger than memory.
 _CHECKED_TOKENS = 1 << 22
 
 
 class EncodedCorpus:
     """The token ids of one split: pair i of the source and pair i of the target.
 
-    Both sides end with EOS. The ids lie one after another in a flat file; offsets say
-    where each sentence begins. Nothing is read until it is asked for.
+    Every sentence ends with EOS. The ids of all sentences are in one flat file; offsets
+    say where each sentence begins. The files are mapped into memory, not read.
 
     Args:
         source: The source side, flat tokens and int64 `[pairs + 1]` offsets.
         target: The target side, likewise.
-        pad_id: Fills rows in `rows`.
+        pad_id: Id that fills the rows that `rows` returns.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class EncodedCorpus:
 
         Raises:
             FileNotFoundError: If the folder holds no prepared corpus.
-            ValueError: If it has no such split, or its files do not fit each other.
+            ValueError: If it has no such split, or its files are damaged.
         """
         description = metadata.read_metadata(data_dir)
         if split not in description.splits:
@@ -63,7 +63,7 @@ class EncodedCorpus:
         """Open a folder that `CorpusWriter` wrote.
 
         Raises:
-            ValueError: If its files are damaged or do not fit each other.
+            ValueError: If its files are damaged.
         """
         sides = [_open_side(folder, side) for side in SIDES]
         if len(sides[0][1]) != len(sides[1][1]):
@@ -99,10 +99,10 @@ class EncodedCorpus:
         return np.maximum(self.source_lengths, self.target_lengths)
 
     def check_ids(self, source_vocab_size: int, target_vocab_size: int) -> None:
-        """Raise unless every token is a word of its vocabulary; reads all of them once.
+        """Raise unless every token is a word of its vocabulary. Reads the whole corpus.
 
         Raises:
-            ValueError: If one is padding, or beyond the vocabulary.
+            ValueError: If a token is padding, or beyond the vocabulary.
         """
         sizes = (source_vocab_size, target_vocab_size)
         for name, size, side in zip(SIDES, sizes, self._sides, strict=True):
@@ -124,12 +124,12 @@ class EncodedCorpus:
                 )
 
     def check_segments(self, eos_id: int) -> None:
-        """Raise unless EOS ends every sentence and stands nowhere else; reads all.
+        """Raise unless EOS ends every sentence and stands nowhere else.
 
-        Pairs that are packed into a row are told apart by it.
+        A packed row relies on it to keep its pairs apart. Reads the whole corpus.
 
         Raises:
-            ValueError: If one has another EOS, or none.
+            ValueError: If a sentence has no EOS at its end, or one before it.
         """
         for name, (tokens, offsets) in zip(SIDES, self._sides, strict=True):
             num_ends = sum(
@@ -151,7 +151,6 @@ class EncodedCorpus:
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
-        ladder: buckets.Ladder | None = None,
     ) -> batch_plan.BatchPlan:
         """Plan the batches of this corpus."""
         return batch_plan.BatchPlan(
@@ -161,7 +160,6 @@ class EncodedCorpus:
             rows_multiple=rows_multiple,
             seed=seed,
             max_length=max_length,
-            ladder=ladder,
         )
 
     def packed_batch_plan(
@@ -188,11 +186,10 @@ class EncodedCorpus:
         """Gather pairs into two padded matrices.
 
         Args:
-            indices: int `[rows]`, pairs, or `[rows, pairs]`, those that follow each
-                other in a row; a negative one is none.
-            source_length: Columns of the source, at least as many as the sources of a
-                row have tokens.
-            target_length: Columns of the target, likewise.
+            indices: int `[rows]`, pairs, or `[rows, pairs]`, the pairs that follow each
+                other in a row; a negative index stands for no pair.
+            source_length: Columns of the source matrix; the sources of a row must fit.
+            target_length: Columns of the target matrix, likewise.
 
         Returns:
             Source and target tokens, int32 `[rows, source_length]` and
@@ -216,7 +213,7 @@ def corpus_hash(data_dir: str | os.PathLike) -> str:
 
 
 def split_hash(folder: pathlib.Path) -> str:
-    """Return the SHA-256 of the files that `CorpusWriter` wrote; reads all."""
+    """Return the SHA-256 of the files that `CorpusWriter` wrote."""
     return atomic_files.sha256_of(
         *(path for side in SIDES for path in _paths(folder, side))
     )
@@ -225,13 +222,13 @@ def split_hash(folder: pathlib.Path) -> str:
 class CorpusWriter:
     """Writes one split of an encoded corpus, pair after pair.
 
-    Only the lengths stay in memory. The folder is whole after `close`; until then
+    Only the lengths stay in memory. The folder is complete after `close`; before that,
     `EncodedCorpus.open` refuses it.
 
     Args:
-        folder: Made if absent.
-        vocab_size: The ids are stored in the smallest unsigned type that holds them.
-        eos_id: Appended to each side of each pair.
+        folder: Folder to write; it is made if absent.
+        vocab_size: Number of ids; they are stored in the smallest unsigned type.
+        eos_id: Id that is appended to each side of each pair.
     """
 
     def __init__(self, folder: str | os.PathLike, vocab_size: int, eos_id: int):
@@ -248,7 +245,7 @@ class CorpusWriter:
             writer.append(sentences)
 
     def close(self) -> None:
-        """Write the headers and offsets that make the folder readable."""
+        """Write headers and offsets, which make the folder readable."""
         for writer in self._sides:
             writer.close()
 
@@ -300,8 +297,8 @@ class _SideWriter:
         self._file.close()
 
     def _write_header(self):
-        # NumPy pads the header so that it can be written again in place once the array
-        # has grown.
+        # NumPy pads the header, so it can be written again in place when the array has
+        # grown.
         self._file.seek(0)
         np.lib.format.write_array_header_1_0(
             self._file,
@@ -319,7 +316,7 @@ def _paths(folder: pathlib.Path, side: str) -> tuple[pathlib.Path, pathlib.Path]
 
 def _open_side(folder: pathlib.Path, side: str) -> tuple[np.ndarray, np.ndarray]:
     try:
-        # As plain arrays the maps index faster.
+        # Plain arrays index faster than `np.memmap`.
         tokens, offsets = (
             np.asarray(np.load(path, mmap_mode="r")) for path in _paths(folder, side)
         )
@@ -332,8 +329,8 @@ def _open_side(folder: pathlib.Path, side: str) -> tuple[np.ndarray, np.ndarray]
 
 def _damaged(folder: pathlib.Path) -> ValueError:
     return ValueError(
-        f"The encoded corpus in {folder} is damaged: its tokens and offsets do not fit "
-        "each other. Prepare it again with bin/prepare_data.py "
+        f"The encoded corpus in {folder} is damaged: its tokens and offsets do not "
+        "match. Prepare it again with bin/prepare_data.py "
         f"--data_dir={folder.parent} --overwrite."
     )
 
@@ -345,10 +342,10 @@ def _gather(tokens, offsets, indices, length, pad_id):
     starts = offsets[indices]  # [rows, pairs]
     lengths = np.where(indices < 0, 0, offsets[indices + 1] - starts)
     is_token = np.arange(length) < lengths.sum(axis=1)[:, None]
-    # The sentences one after another, as they will lie in the rows.
+    # Positions in the flat tokens, in the order in which they fill the rows.
     starts, lengths = starts.ravel(), lengths.ravel()
     ends = np.cumsum(lengths)
-    places = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
+    positions = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
     matrix = np.full(is_token.shape, pad_id, np.int32)
-    matrix[is_token] = tokens[places]
+    matrix[is_token] = tokens[positions]
     return matrix

@@ -2,9 +2,9 @@
 
 The paper batches pairs of about equal length (§5.1), one a row. Here a row holds pairs
 one after another, in the same order on both sides, and attention is masked by segment.
-All rows have one shape, so XLA compiles once. Pairs of one source length and one target
-length are alike: which lengths share a row is worked out once, from how many pairs
-there are of each, and an epoch shuffles who stands in which of the places.
+All rows have one shape, so XLA compiles once. Pairs with the same two lengths are
+interchangeable: which lengths share a row is decided once, from the number of pairs of
+each kind, and an epoch shuffles which pair of a kind takes which slot.
 """
 
 from __future__ import annotations
@@ -18,46 +18,43 @@ import numpy as np
 from keras_transformer import config
 from keras_transformer.data import batch_plan, buckets
 
-# Pairs of mean length that a row holds at least. Longer rows leave less padding, and
-# attention, whose cost a token grows with the row, costs more.
+# A row holds at least this many pairs of mean length. Longer rows have less padding but
+# more attention, whose cost per token grows with the row.
 _MIN_PAIRS_PER_ROW = 4
 
-# Replicas and accumulated pieces that share a batch are mostly a divisor of this. Where
-# a batch has many rows, they are a multiple of it, so that none gets filler rows.
+# The number of replicas times microbatches usually divides this. The rows of a batch
+# with many rows are a multiple of it, so that no part gets filler rows.
 _SHARES = 8
 _MANY_ROWS = 32
 
-# Lengths of one side that are told apart, as with the rungs of a ladder.
-_MAX_CHOICES = 1024
-
-# How rows are filled: how many rows, and the (source_length, target_length) of the
-# pairs in each of them.
+# Rows that are filled alike: their number, and the (source_length, target_length) of
+# the pairs in each of them.
 Pattern = tuple[int, list[tuple[int, int]]]
 
 
 class PackedBatchPlan(batch_plan.Plan):
     """Batches of packed rows as a pure function of (lengths, seed, epoch).
 
-    Every pair comes exactly once an epoch, in an order and in company of its own each
-    time. The number of batches is the same in every epoch, and all have one shape; only
-    the last batch of an epoch holds filler rows, unless what shares the batches divides
-    their rows unevenly.
+    An epoch has each pair exactly once, in a new order and beside other pairs each
+    time. The number of batches is the same in every epoch, and all have one shape. Only
+    the last batch of an epoch has filler rows, unless the devices that share batches
+    do not divide their rows evenly.
 
     Args:
         source_lengths: int `[pairs]`, tokens of each source, EOS included.
         target_lengths: int `[pairs]`, tokens of each target, EOS included.
         tokens_per_batch: Most tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this (replicas times
-            accumulated pieces).
-        seed: Of the shuffle, at least 0.
+        rows_multiple: The rows of each batch are a multiple of this, such as replicas
+            times microbatches.
+        seed: Seed of the shuffle, at least 0.
         max_length: Pairs with a longer side are left out; None keeps all.
 
     Raises:
         ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
             `rows_multiple` rows of the longest pair.
 
-    Differs from the paper: it batches pairs by length, so that a batch has long pairs
-    or short ones; a packed batch has pairs of all lengths.
+    Differs from the paper: its batches have pairs of about equal length; a packed batch
+    has pairs of all lengths.
     """
 
     def __init__(
@@ -82,13 +79,15 @@ class PackedBatchPlan(batch_plan.Plan):
         self._row = row_lengths(*sides, tokens_per_batch // rows_multiple)
         # The kind of a pair: its two lengths.
         lengths, self._kinds, counts = _kinds_of_pairs(*sides)
-        self._ends, places = _lay_out(lengths, fill_rows(lengths, counts, *self._row))
-        # Stable sorts of small integers, of pairs and of places, are the fastest.
-        self._place_order = np.argsort(places.astype(self._kinds.dtype), kind="stable")
+        self._ends, slots = _slots_of_rows(
+            lengths, fill_rows(lengths, counts, *self._row)
+        )
+        # A stable sort of small integers is the fastest.
+        self._slot_order = np.argsort(slots.astype(self._kinds.dtype), kind="stable")
         longer = max(self._row)
         if tokens_per_batch // longer >= _MANY_ROWS:
             rows_multiple = math.lcm(rows_multiple, _SHARES)
-        most_rows = buckets.rows_of_rungs(
+        most_rows = buckets.rows_of_buckets(
             np.array(longer), tokens_per_batch, rows_multiple
         )
         num_rows = np.array(len(self._ends) - 1)
@@ -125,20 +124,20 @@ class PackedBatchPlan(batch_plan.Plan):
         pairs, row_order = self._epoch(epoch)
         chosen = row_order[index * self._rows : (index + 1) * self._rows]
         starts, ends = self._ends[chosen], self._ends[chosen + 1]
-        places = starts[:, None] + np.arange(np.max(ends - starts))
-        rows = np.full((self._rows, places.shape[1]), batch_plan.FILLER, np.int64)
-        is_pair = places < ends[:, None]
-        rows[: len(chosen)][is_pair] = pairs[places[is_pair]]
+        slots = starts[:, None] + np.arange(np.max(ends - starts))
+        rows = np.full((self._rows, slots.shape[1]), batch_plan.FILLER, np.int64)
+        is_pair = slots < ends[:, None]
+        rows[: len(chosen)][is_pair] = pairs[slots[is_pair]]
         return batch_plan.PlannedBatch(rows, *self._row)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pair at each place of the epoch, and its order of rows."""
+        """Return the pair in each slot of the epoch, and the order of rows."""
         random = np.random.Generator(np.random.Philox([self.seed, epoch]))
         shuffled = random.permutation(len(self._kept))
-        # Those of a kind take the places of this kind in shuffled order.
+        # The pairs of a kind take the slots of this kind in shuffled order.
         order = shuffled[np.argsort(self._kinds[shuffled], kind="stable")]
         pairs = np.empty_like(order)
-        pairs[self._place_order] = self._kept[order]
+        pairs[self._slot_order] = self._kept[order]
         return pairs, random.permutation(len(self._ends) - 1)
 
 
@@ -147,13 +146,14 @@ def row_lengths(
 ) -> tuple[int, int]:
     """Return the tokens of a source row and of a target row that pairs are packed into.
 
-    They are as the means of the two sides, so that both fill up together: the shortest
-    rows that hold the longest pair and several of mean length.
+    They are proportional to the mean lengths of the two sides, so that both sides fill
+    up together. They are the shortest rows that hold the longest pair, and several
+    pairs of mean length.
 
     Args:
         source_lengths: int `[pairs]`, not empty.
         target_lengths: int `[pairs]`, likewise.
-        most_tokens: Neither is longer.
+        most_tokens: Limit of both lengths.
     """
     sides = source_lengths, target_lengths
     pairs = max(_MIN_PAIRS_PER_ROW, *(side.max() / side.mean() for side in sides))
@@ -167,43 +167,42 @@ def row_lengths(
 def fill_rows(
     lengths: np.ndarray, counts: np.ndarray, source_room: int, target_room: int
 ) -> list[Pattern]:
-    """Fill rows with all pairs, each once, so that few tokens of room are left.
+    """Fill rows with all pairs, each once, so that little room is left.
 
-    A row begins with the longest pair that is left. Then comes, again and again, the
-    pair whose target is longer than its source by most nearly as much as the room of
-    the target is than that of the source, of several the longest: so both sides fill up
-    together. Rows are filled alike as long as there are pairs of these lengths.
+    A row begins with the longest remaining pair. Then the best fit is added as long as
+    a pair fits: the pair whose difference of target and source length is nearest to the
+    difference of the room on the two sides, and of several such pairs the longest. So
+    both sides fill up together. A row is repeated while there are pairs of its lengths.
 
-    The time is that of the kinds, and hardly that of the pairs.
+    The time depends on the number of kinds, hardly on the number of pairs.
 
     Args:
         lengths: int `[kinds, 2]`, source and target length of each kind of pair, at
-            least 1 and at most what there is room for.
-        counts: int `[kinds]`, pairs of each.
+            least 1 and at most the length of a row.
+        counts: int `[kinds]`, pairs of each kind.
         source_room: Tokens of a source row.
         target_room: Tokens of a target row.
     """
-    left = _Left(lengths, counts)
+    remaining = _RemainingPairs(lengths, counts)
     patterns = []
-    while (found := left.longest()) is not None:
+    while (found := remaining.longest()) is not None:
         source_left, target_left, row = source_room, target_room, []
         while found is not None:
-            left.take(found, 1)
+            remaining.take(found, 1)
             row.append(found)
             source_left, target_left = source_left - found[0], target_left - found[1]
-            found = left.best_fit(source_left, target_left)
-        patterns.append((1 + left.take_again(row), row))
+            found = remaining.best_fit(source_left, target_left)
+        patterns.append((1 + remaining.take_again(row), row))
     return patterns
 
 
-class _Left:
+class _RemainingPairs:
     """The pairs that are in no row yet, by their two lengths.
 
-    Of those with one difference target - source, an integer has a bit for each source
-    length that is left: the longest that fits is its highest bit below a limit.
+    For each difference target - source, an integer has one bit per remaining source
+    length. The longest pair that fits is its highest bit below a limit.
 
-    Args:
-        lengths: As of `fill_rows`, likewise the other.
+    The arguments are those of `fill_rows`.
     """
 
     def __init__(self, lengths: np.ndarray, counts: np.ndarray):
@@ -218,17 +217,17 @@ class _Left:
             self._sources[target - source] |= 1 << source
 
     def longest(self) -> tuple[int, int] | None:
-        """Return the lengths of the pair with the longest side; None: none is left."""
+        """Return the lengths of the pair with the longest side, if one is left."""
         while self._by_length and not self._counts[self._by_length[-1]]:
             self._by_length.pop()
         return self._by_length[-1] if self._by_length else None
 
     def best_fit(self, source_room: int, target_room: int) -> tuple[int, int] | None:
-        """Return the lengths of the pair that `fill_rows` puts there; None: none fits.
+        """Return the lengths of the pair that `fill_rows` adds; None if none fits.
 
         Args:
-            source_room: Tokens that its source may have.
-            target_room: Tokens that its target may have.
+            source_room: Most tokens of its source.
+            target_room: Most tokens of its target.
         """
         for difference in _nearest(
             target_room - source_room,
@@ -243,14 +242,14 @@ class _Left:
         return None
 
     def take(self, kind: tuple[int, int], count: int) -> None:
-        """Take pairs of these lengths away."""
+        """Remove pairs of these lengths."""
         self._counts[kind] -= count
         if not self._counts[kind]:
             source, target = kind
             self._sources[target - source] &= ~(1 << source)
 
     def take_again(self, row: list[tuple[int, int]]) -> int:
-        """Take pairs for rows like this one, as many as there are; return how many."""
+        """Remove pairs for as many rows like this one as possible; return how many."""
         wanted = collections.Counter(row)
         times = min(self._counts[kind] // count for kind, count in wanted.items())
         if times:
@@ -278,15 +277,15 @@ def _kinds_of_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the lengths of each kind, the kind of each pair, and pairs of each kind.
 
-    Very long pairs are rounded up: the lengths of a kind are the room they need.
+    Very long lengths are rounded up, so that there are not too many kinds.
 
     Returns:
         int64 `[kinds, 2]`; the smallest unsigned type that holds it `[pairs]`; int64
         `[kinds]`.
     """
     longest = [int(side.max()) for side in (source_lengths, target_lengths)]
-    unit = -(-max(longest) // _MAX_CHOICES)
-    # A table of all kinds: counting is faster than sorting.
+    unit = -(-max(longest) // buckets.MAX_CHOICES)
+    # A table of all kinds: a count is faster than a sort.
     rounded = [-(-side // unit) for side in (source_lengths, target_lengths)]
     width = -(-longest[1] // unit) + 1
     kind_of_pair = rounded[0] * width + rounded[1]
@@ -298,13 +297,13 @@ def _kinds_of_pairs(
     return np.minimum(lengths, longest), numbers[kind_of_pair], table[kinds]
 
 
-def _lay_out(
+def _slots_of_rows(
     lengths: np.ndarray, patterns: list[Pattern]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each row's places end, after a 0, and the kind of every place."""
+    """Return where each row's slots end, after a 0, and the kind of every slot."""
     kinds = {kind: number for number, kind in enumerate(map(tuple, lengths.tolist()))}
     times = np.array([times for times, _ in patterns])
     sizes = np.array([len(row) for _, row in patterns])
-    places = [np.tile([kinds[kind] for kind in row], count) for count, row in patterns]
+    slots = [np.tile([kinds[kind] for kind in row], count) for count, row in patterns]
     ends = np.cumsum(np.repeat(sizes, times))
-    return np.concatenate([[0], ends]), np.concatenate(places)
+    return np.concatenate([[0], ends]), np.concatenate(slots)

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
-from keras_transformer.data import batch_plan, buckets, packing
+from keras_transformer.data import batch_plan, packing
 from keras_transformer.data.corpus import EncodedCorpus
 
-# Batches made ahead of the step that takes them.
+# Batches read ahead of the step that takes them.
 _PREFETCHED_BATCHES = 8
-# Threads that make them; one delivers many times what a step consumes.
+# Threads that read batches; one is already much faster than training.
 _PARALLEL_READS = 2
 
 
@@ -28,24 +28,24 @@ def training_dataset(
 ) -> tf.data.Dataset:
     """Return the batches of `plan` from `first_step` on, without end.
 
-    Step n is the same batch whatever step the dataset began with and whoever shares it,
-    so a resumed run continues with no replay, on other devices too.
+    Step n has the same batch whatever the first step is and whichever devices share it,
+    so a resumed run continues without a replay, also on other devices.
 
     Args:
-        corpus: Whose lengths the plan was made from.
+        corpus: The corpus whose lengths the plan was made from.
         plan: Which pairs form which batch.
-        first_step: The step, counted from 0 over all epochs, of the first batch.
-        rows_multiple: Rows of pure padding, which count for nothing, fill each batch up
-            to a multiple of this: replicas times pieces of a batch.
-        replicas: Numbers of the replicas of this process, where several processes share
-            each batch: the dataset then yields one part a replica, in this order, step
+        first_step: Step of the first batch, counted from 0 over all epochs.
+        rows_multiple: Rows of padding, which count for nothing, fill each batch up to a
+            multiple of this: replicas times microbatches.
+        replicas: Ranks of this process's replicas, if several processes share each
+            batch. The dataset then yields one part per replica, in this order, step
             after step. None: whole batches, which a strategy splits in the same way.
-        num_replicas: Replicas of all processes; it divides `rows_multiple`.
+        num_replicas: Replicas of all processes; must divide `rows_multiple`.
 
     Returns:
         Endless (source_tokens, target_tokens), int32 `[rows, source_length]` and
-        `[rows, target_length]`, EOS at the end of every sentence, then padding. Of a
-        packed plan, a row has several sentences, the same on both sides.
+        `[rows, target_length]`, EOS at the end of every sentence, then padding. A row
+        of a packed plan has several sentences, the same number on both sides.
 
     Raises:
         ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
@@ -60,22 +60,20 @@ def evaluation_dataset(
     *,
     tokens_per_batch: int,
     rows_multiple: int = 1,
-    ladder: buckets.Ladder | None = None,
     replicas: Sequence[int] | None = None,
     num_replicas: int = 1,
 ) -> tf.data.Dataset:
-    """Return every pair of a corpus exactly once, about from the shortest up.
+    """Return every pair of a corpus exactly once, roughly by ascending length.
 
     Args:
         corpus: A validation or test split.
         tokens_per_batch: Tokens of one side in a batch, padding included.
-        rows_multiple: As of `training_dataset`.
-        ladder: Rungs to use, such as the training plan's; None chooses them.
-        replicas: As of `training_dataset`.
-        num_replicas: As of `training_dataset`.
+        rows_multiple: As in `training_dataset`.
+        replicas: As in `training_dataset`.
+        num_replicas: As in `training_dataset`.
 
     Returns:
-        Finite (source_tokens, target_tokens) as of `training_dataset`.
+        Finite (source_tokens, target_tokens), as in `training_dataset`.
     """
     config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
     batches = batch_plan.sorted_batches(
@@ -83,7 +81,6 @@ def evaluation_dataset(
         corpus.target_lengths,
         tokens_per_batch=tokens_per_batch,
         rows_multiple=rows_multiple,
-        ladder=ladder,
     )
     fetch, parts = _fetching(
         corpus, batches.__getitem__, rows_multiple, replicas, num_replicas
@@ -94,14 +91,14 @@ def evaluation_dataset(
 def padding_dataset(
     rows: int, source_length: int, target_length: int, pad_id: int, count: int = 1
 ) -> tf.data.Dataset:
-    """Return batches without a word, of the type of `training_dataset`.
+    """Return batches of padding, of the same type as in `training_dataset`.
 
     Args:
-        rows: Of a batch.
-        source_length: Of a source row.
-        target_length: Of a target row.
-        pad_id: What fills them.
-        count: Batches.
+        rows: Rows of a batch.
+        source_length: Tokens of a source row.
+        target_length: Tokens of a target row.
+        pad_id: Id of padding.
+        count: Number of batches.
     """
     tokens = tuple(
         np.full((rows, length), pad_id, np.int32)
@@ -111,7 +108,7 @@ def padding_dataset(
 
 
 def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
-    """Return what reads the n-th element of a dataset, and the elements of a step."""
+    """Return a function that reads element n, and the number of elements per step."""
     config.check_at_least("rows_multiple", rows_multiple, 1)
     config.check_at_least("num_replicas", num_replicas, 1)
     shared = range(1) if replicas is None else replicas
@@ -145,10 +142,10 @@ def _dataset(fetch, first, end) -> tf.data.Dataset:
         read, num_parallel_calls=_PARALLEL_READS, deterministic=True
     )
     options = tf.data.Options()
-    # Its thread is waited for where a pipeline ends (TensorFlow 2.21, in a strategy),
-    # as long again as the pipeline has run.
+    # With autotune, the end of a pipeline in a strategy takes as long as the pipeline
+    # has run, because TensorFlow 2.21 waits for the autotune thread.
     options.autotune.enabled = False
-    # A strategy splits the rows of a batch; files to share out there are none.
+    # A strategy splits the rows of a batch; there are no files to distribute.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF
     )

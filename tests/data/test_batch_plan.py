@@ -68,25 +68,25 @@ def test_batches_have_the_announced_shapes_and_fit_the_tokens():
         assert 199 - 3 * max(lengths) < rows * max(lengths)
 
 
-def test_batches_of_given_ladder_are_those_counted_by_hand():
+def test_batches_of_given_buckets_are_those_counted_by_hand():
     """Both sides of 5 pairs fit into (3, 3), those of the others into (7, 6).
 
     12 tokens a batch: (3, 3) has 4 rows, so one batch, and one pair left over moves up.
     (7, 6) has 1 row: 7 batches.
     """
-    plan = BatchPlan(*LENGTHS, tokens_per_batch=12, ladder=((3, 3), (7, 6)))
+    plan = BatchPlan(*LENGTHS, tokens_per_batch=12, buckets=((3, 3), (7, 6)))
     assert plan.shapes == ((4, 3, 3), (1, 7, 6))
     assert plan.batches_per_epoch == 8
     assert plan.num_filler_rows == 0
 
 
-def test_pair_takes_the_first_rung_that_holds_both_its_sides():
-    """(2, 5) is too long for the first rung in its target, (5, 2) in its source."""
+def test_pair_takes_the_first_bucket_that_holds_both_its_sides():
+    """(2, 5) is too long for the first bucket in its target, (5, 2) in its source."""
     plan = BatchPlan(
         np.array([2, 2, 5]),
         np.array([2, 5, 2]),
         tokens_per_batch=5,
-        ladder=((2, 2), (2, 5), (5, 5)),
+        buckets=((2, 2), (2, 5), (5, 5)),
     )
     batches = sorted(
         (batch.source_length, batch.target_length, batch.rows.tolist())
@@ -98,13 +98,13 @@ def test_pair_takes_the_first_rung_that_holds_both_its_sides():
     assert batches[2][2] == [2]
 
 
-def test_last_rung_has_no_more_rows_than_its_batches_need():
+def test_last_bucket_has_no_more_rows_than_its_batches_need():
     """11 pairs in batches of at most 4 rows are 3 batches; 4 + 4 + 3 pairs.
 
     In batches of at most 9 rows they are 2: 6 + 5 pairs.
     """
     for tokens, shape in ((28, (4, 7, 6)), (63, (6, 7, 6)), (700, (11, 7, 6))):
-        plan = BatchPlan(*LENGTHS, tokens_per_batch=tokens, ladder=((7, 6),))
+        plan = BatchPlan(*LENGTHS, tokens_per_batch=tokens, buckets=((7, 6),))
         assert plan.shapes == (shape,)
 
 
@@ -113,7 +113,7 @@ def test_padding_rate_counts_both_sides_and_filler_rows():
 
     12 rows have 12 * 13 positions; the pairs have 47 + 37 tokens.
     """
-    plan = BatchPlan(*LENGTHS, tokens_per_batch=14, ladder=((7, 6),))
+    plan = BatchPlan(*LENGTHS, tokens_per_batch=14, buckets=((7, 6),))
     assert plan.num_filler_rows == 1
     assert plan.padding_rate == pytest.approx(1 - (47 + 37) / (12 * 13))
     # Three replicas need a third row in each of the six batches.
@@ -149,7 +149,7 @@ def test_seed_and_epoch_change_the_order(changed):
 
 
 def test_shuffle_mixes_pairs_of_one_length_over_the_whole_corpus():
-    """One rung: the pairs of a batch come from everywhere, not from one window."""
+    """One bucket: the pairs of a batch come from everywhere, not from one window."""
     plan = BatchPlan(*np.full((2, 10_007), 5), tokens_per_batch=505)
     rows = plan.batch(0).rows
     assert len(rows) == 101
@@ -186,19 +186,19 @@ def test_pairs_over_max_length_are_left_out_and_counted():
     plan = BatchPlan(*LENGTHS, tokens_per_batch=10, max_length=5)
     assert plan.num_left_out == 2
     assert plan.num_pairs == 9
-    assert plan.ladder[-1] == (5, 5)
+    assert plan.buckets[-1] == (5, 5)
     assert not np.isin([4, 9], pairs_of(rows_of_epoch(plan, 0))).any()
 
 
-def test_pairs_over_the_last_rung_are_left_out():
+def test_pairs_over_the_last_bucket_are_left_out():
     """Of the five sources of 3 tokens or fewer, three have a target of 2 or fewer."""
-    plan = BatchPlan(*LENGTHS, tokens_per_batch=10, ladder=((2, 2), (3, 2)))
+    plan = BatchPlan(*LENGTHS, tokens_per_batch=10, buckets=((2, 2), (3, 2)))
     assert plan.num_left_out == 11 - 4
     assert sorted(pairs_of(rows_of_epoch(plan, 0))) == [0, 3, 6, 8]
 
 
-def test_ladder_has_few_rungs_where_more_would_only_leave_pairs_over():
-    """Two pairs, room for both in one batch: one rung, one shape."""
+def test_there_are_few_buckets_where_more_would_only_leave_pairs_over():
+    """Two pairs, room for both in one batch: one bucket, one shape."""
     plan = BatchPlan(np.array([3, 5]), np.array([2, 7]), tokens_per_batch=14)
     assert plan.shapes == ((2, 5, 7),)
 
@@ -217,7 +217,7 @@ def test_large_corpus_is_planned_in_seconds():
     assert len(batch.rows) % 8 == 0
 
 
-def test_sorted_batches_hold_every_pair_once_lowest_rung_first():
+def test_sorted_batches_hold_every_pair_once_lowest_bucket_first():
     lengths = some_lengths(211)
     batches = batch_plan.sorted_batches(*lengths, tokens_per_batch=127, rows_multiple=2)
     np.testing.assert_array_equal(np.sort(pairs_of(batches)), np.arange(211))
@@ -230,12 +230,19 @@ def test_sorted_batches_hold_every_pair_once_lowest_rung_first():
     assert len({(len(batch.rows), batch.source_length) for batch in batches}) <= 11
 
 
-def test_sorted_batches_are_sorted_by_the_longer_side_within_a_rung():
+def test_sorted_batches_are_sorted_by_the_longer_side_within_a_bucket():
     lengths = some_lengths(211)
-    batches = batch_plan.sorted_batches(
-        *lengths, tokens_per_batch=127, ladder=((61, 61),)
-    )
-    assert np.all(np.diff(longer_side(lengths)[pairs_of(batches)]) >= 0)
+    batches = batch_plan.sorted_batches(*lengths, tokens_per_batch=127)
+    shapes = sorted({(batch.source_length, batch.target_length) for batch in batches})
+
+    def bucket_and_longer(pair):
+        sides = [side[pair] for side in lengths]
+        bucket = next(n for n, s in enumerate(shapes) if np.all(np.array(s) >= sides))
+        return bucket, max(sides)
+
+    assert len(shapes) > 2
+    keys = [bucket_and_longer(pair) for pair in pairs_of(batches)]
+    assert keys == sorted(keys)
 
 
 def test_sorted_batches_fill_only_the_last_up_to_the_multiple():
@@ -246,17 +253,14 @@ def test_sorted_batches_fill_only_the_last_up_to_the_multiple():
 
 
 def test_sorted_batches_keep_a_pair_that_fits_no_batch():
-    """10 // 5 = 2 rows of (3, 5) are too many for one pair: it moves up to (7, 5)."""
+    """10 // 50 = 0 rows of 50 tokens fit, and a batch has one all the same."""
     batches = batch_plan.sorted_batches(
-        np.array([3, 50]),
-        np.array([5, 2]),
-        tokens_per_batch=10,
-        ladder=((3, 5), (7, 11)),
+        np.array([3, 50]), np.array([5, 2]), tokens_per_batch=10
     )
     assert [
         (batch.rows.tolist(), batch.source_length, batch.target_length)
         for batch in batches
-    ] == [([0], 7, 5), ([1], 50, 5)]
+    ] == [([1], 50, 2), ([0], 50, 5)]
 
 
 def test_sorted_batches_of_nothing_are_none():
@@ -280,19 +284,19 @@ def test_plan_of_no_pairs_is_refused():
         BatchPlan(*LENGTHS, tokens_per_batch=10, max_length=1)
     message = "none has at most 5 source and 1 target tokens"
     with pytest.raises(ValueError, match=message):
-        BatchPlan(SOURCES, TARGETS + 1, tokens_per_batch=10, ladder=((5, 1),))
+        BatchPlan(SOURCES, TARGETS + 1, tokens_per_batch=10, buckets=((5, 1),))
     with pytest.raises(ValueError, match="No pair to batch: `source_lengths` is empty"):
         BatchPlan(*np.zeros((2, 0), int), tokens_per_batch=10)
 
 
 @pytest.mark.parametrize(
-    "ladder",
+    "buckets",
     [(), (3, 5), ((5, 3), (3, 5)), ((3, 5), (5, 3)), ((0, 3),), ((3, 3, 3),)],
 )
-def test_ladder_that_descends_is_refused(ladder):
-    message = r"`ladder` must hold 1 to 255 pairs \(source_length, target_length\) from"
+def test_buckets_that_descend_are_refused(buckets):
+    message = r"`buckets` must be 1 to 255 pairs \(source_length, target_length\) of at"
     with pytest.raises(ValueError, match=message):
-        BatchPlan(*LENGTHS, tokens_per_batch=10, ladder=ladder)
+        BatchPlan(*LENGTHS, tokens_per_batch=10, buckets=buckets)
 
 
 def test_lengths_of_another_shape_or_type_are_refused():

@@ -1,4 +1,4 @@
-"""The ladder of a batch plan: which rungs are chosen, and what they hold (§5.1)."""
+"""The buckets of a batch plan: which are chosen, and what they hold (§5.1)."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from keras_transformer.data import buckets
+from keras_transformer.data import buckets as bucketing
 from keras_transformer.data.batch_plan import BatchPlan
 
 
@@ -43,22 +43,22 @@ def num_positions(plan):
 
 
 def one_length_plans(sources, targets, **options):
-    """The plans of the best ladders in which both sides have one length."""
+    """The plans of the best buckets in which both sides have one length."""
     values, counts = np.unique(np.maximum(sources, targets), return_counts=True)
     return [
-        BatchPlan(sources, targets, **options, ladder=[(n, n) for n in lengths])
-        for lengths in buckets.one_length_ladders(values, counts)
+        BatchPlan(sources, targets, **options, buckets=[(n, n) for n in lengths])
+        for lengths in bucketing.one_length_buckets(values, counts)
     ]
 
 
 @hypothesis.settings(max_examples=50, deadline=None)
 @hypothesis.given(small_corpora())
-def test_chosen_rungs_are_nested_and_leftovers_fit_where_they_move(corpus):
+def test_chosen_buckets_are_nested_and_leftovers_fit_where_they_move(corpus):
     sources, targets, options = corpus
     plan = BatchPlan(sources, targets, **options)
-    assert len(plan.ladder) <= 11
-    assert np.all(np.diff(plan.ladder, axis=0) >= 0)
-    assert plan.ladder[-1] == (sources.max(), targets.max())
+    assert len(plan.buckets) <= 11
+    assert np.all(np.diff(plan.buckets, axis=0) >= 0)
+    assert plan.buckets[-1] == (sources.max(), targets.max())
     seen = []
     for batch in map(plan.batch, range(plan.batches_per_epoch)):
         assert len(batch.rows) % options["rows_multiple"] == 0
@@ -84,7 +84,7 @@ def test_only_one_batch_has_filler_rows(corpus):
 
 @hypothesis.settings(max_examples=50, deadline=None)
 @hypothesis.given(small_corpora())
-def test_no_ladder_of_one_length_has_fewer_positions(corpus):
+def test_no_buckets_of_one_length_have_fewer_positions(corpus):
     sources, targets, options = corpus
     chosen = num_positions(BatchPlan(sources, targets, **options))
     others = one_length_plans(sources, targets, **options)
@@ -95,20 +95,20 @@ def test_no_ladder_of_one_length_has_fewer_positions(corpus):
 @hypothesis.given(small_corpora())
 def test_the_search_counts_the_positions_of_the_plan(corpus):
     sources, targets, options = corpus
-    search = buckets._Search(sources, targets, **options)
+    search = bucketing._Search(sources, targets, **options)
     plan = BatchPlan(sources, targets, **options)
-    for lengths in (plan.ladder, plan.ladder[-1:]):
-        rungs = np.stack(
+    for lengths in (plan.buckets, plan.buckets[-1:]):
+        buckets = np.stack(
             [
-                np.searchsorted(np.unique(side), of_rungs)
-                for side, of_rungs in zip(
+                np.searchsorted(np.unique(side), of_buckets)
+                for side, of_buckets in zip(
                     (sources, targets), np.transpose(lengths), strict=True
                 )
             ],
             axis=1,
         )
-        made = BatchPlan(sources, targets, **options, ladder=lengths)
-        assert search.num_positions(rungs) == num_positions(made)
+        made = BatchPlan(sources, targets, **options, buckets=lengths)
+        assert search.num_positions(buckets) == num_positions(made)
 
 
 def test_targets_twice_as_long_as_sources_are_padded_half_as_much():
@@ -129,7 +129,7 @@ def test_sides_may_be_exchanged():
 
 
 def test_rows_of_thousands_of_tokens_are_planned():
-    """More lengths than rungs are chosen from: every pair still fits its rung."""
+    """More lengths than buckets are chosen from: every pair still fits its bucket."""
     random = np.random.default_rng(0)
     sources = random.integers(1, 7919, 50_021)
     targets = random.integers(1, 2, 50_021) + sources // 3
@@ -142,27 +142,30 @@ def test_rows_of_thousands_of_tokens_are_planned():
         assert np.all(targets[pairs] <= batch.target_length)
 
 
-def best_by_exhaustion(values, counts, num_rungs):
-    """Positions of the best ladder, by trying all of them."""
+def best_by_exhaustion(values, counts, num_buckets):
+    """Positions of the best buckets, by trying all of them."""
     lengths = np.repeat(values, counts)
     return min(
         np.array(chosen)[np.searchsorted(chosen, lengths)].sum()
-        for rungs in itertools.combinations(values[:-1], num_rungs - 1)
-        for chosen in [(*rungs, values[-1])]
+        for buckets in itertools.combinations(values[:-1], num_buckets - 1)
+        for chosen in [(*buckets, values[-1])]
     )
 
 
-def test_ladders_pad_no_more_than_any_other_of_their_size():
+def test_buckets_pad_no_more_than_any_other_of_their_size():
     random = np.random.default_rng(3)
     values = np.sort(random.choice(np.arange(2, 40), 9, replace=False))
     counts = random.integers(1, 50, 9)
-    found = buckets.one_length_ladders(values, counts, max_rungs=5)
-    assert [len(ladder) for ladder in found] == [1, 2, 3, 4, 5]
+    found = bucketing.one_length_buckets(values, counts, max_buckets=5)
+    assert [len(buckets) for buckets in found] == [1, 2, 3, 4, 5]
     lengths = np.repeat(values, counts)
-    for ladder in found:
-        positions = np.array(ladder)[np.searchsorted(ladder, lengths)].sum()
-        assert positions == best_by_exhaustion(values, counts, len(ladder))
+    for buckets in found:
+        positions = np.array(buckets)[np.searchsorted(buckets, lengths)].sum()
+        assert positions == best_by_exhaustion(values, counts, len(buckets))
 
 
-def test_ladder_has_no_more_rungs_than_lengths():
-    assert buckets.one_length_ladders(np.array([3, 5]), np.array([2, 2]))[-1] == (3, 5)
+def test_there_are_no_more_buckets_than_lengths():
+    assert bucketing.one_length_buckets(np.array([3, 5]), np.array([2, 2]))[-1] == (
+        3,
+        5,
+    )

@@ -135,7 +135,7 @@ def test_sides_of_different_length_are_refused(tmp_path):
     written(tmp_path / "b", sources=SOURCES[:2], targets=TARGETS[:2])
     for name in ("target_tokens.npy", "target_offsets.npy"):
         (tmp_path / "b" / name).replace(tmp_path / "a" / name)
-    with pytest.raises(ValueError, match="tokens and offsets do not fit each other"):
+    with pytest.raises(ValueError, match="tokens and offsets do not match"):
         EncodedCorpus.from_folder(tmp_path / "a", pad_id=0)
 
 

@@ -144,7 +144,7 @@ def test_filling_rows_up_leaves_the_batches_as_they_are(corpus):
 
 def test_sides_of_a_batch_are_padded_to_a_length_each(corpus):
     """Sources have up to 8 tokens, targets up to 6, EOS included."""
-    plan = corpus.batch_plan(tokens_per_batch=808, ladder=((8, 6),))
+    plan = corpus.batch_plan(tokens_per_batch=808)
     [(source, target)] = take(training_dataset(corpus, plan), 1)
     assert (source.shape, target.shape) == ((101, 8), (101, 6))
 
@@ -157,14 +157,6 @@ def test_evaluation_holds_every_pair_once_shortest_first(corpus):
     assert np.all(np.diff(shapes, axis=0) >= 0)
     assert all(len(source) % 2 == 0 for source, _ in batches)
     assert dataset.cardinality() == len(batches)
-
-
-def test_evaluation_uses_the_rungs_it_is_given(corpus):
-    dataset = evaluation_dataset(corpus, tokens_per_batch=40, ladder=((5, 3), (11, 5)))
-    shapes = {
-        (source.shape[1], target.shape[1]) for source, target in take(dataset, None)
-    }
-    assert shapes == {(5, 3), (8, 5), (8, 6)}
 
 
 @pytest.mark.parametrize(("replicas", "count"), [((0,), 3), ((2,), 2), ((-1,), 2)])
