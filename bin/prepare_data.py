@@ -22,7 +22,7 @@ or, for parsing (§6.3), from trees in the Penn Treebank's brackets:
 
 where each tree of silver.mrg occurs in an epoch with a probability of a half.
 
-The folder appears whole or not at all. Multi30k (29,000 pairs) takes ten seconds.
+The folder appears complete or not at all. Multi30k (29,000 pairs) takes ten seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import programs, startup
+from keras_transformer.cli import field_flags, programs, startup
+from keras_transformer.config import PairFilters
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -45,7 +46,7 @@ _DATASET = flags.DEFINE_string(
     "'tfds:wmt14_translate/de-en'; instead of the text files.",
 )
 _TFDS_DATA_DIR = flags.DEFINE_string(
-    "tfds_data_dir", None, "Where TensorFlow Datasets keeps its sets; default: its own."
+    "tfds_data_dir", None, "Folder of TensorFlow Datasets; default: its own."
 )
 _PATHS = {
     f"{split}_{side}": flags.DEFINE_string(
@@ -61,23 +62,26 @@ _TREES = {
         f"{split}_trees",
         None,
         f"With --task=parsing: trees of the {split} split in the Penn Treebank's "
-        "brackets, a file (.gz too) or a folder of .mrg files; may be given several "
-        "times"
-        + (", as PATH:WEIGHT for each tree WEIGHT times." * (split == "train") or "."),
+        "brackets, a file (.gz too) or a folder of .mrg files; may be repeated"
+        + (
+            "; PATH:WEIGHT repeats each tree WEIGHT times an epoch."
+            if split == "train"
+            else "."
+        ),
     )
     for split in ("train", "valid", "test")
 }
 _SKIP_BAD = flags.DEFINE_bool(
     "skip_bad",
     False,
-    "With --task=parsing: leave out and count trees that are bad or too long instead "
-    "of stopping.",
+    "With --task=parsing: skip and count trees that are malformed or too long "
+    "instead of stopping.",
 )
 _SUBSTITUTIONS = flags.DEFINE_integer(
     "substitutions",
     0,
-    "With --task=parsing: trees to make from each training tree by substituting "
-    "constituents by others of their label.",
+    "With --task=parsing: new trees to make from each training tree by replacing "
+    "constituents with others of the same label.",
     lower_bound=0,
 )
 _KEEP_TAGS = flags.DEFINE_bool(
@@ -86,10 +90,10 @@ _KEEP_TAGS = flags.DEFINE_bool(
     "With --task=parsing: write each word as its part-of-speech tag, not as XX.",
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string(
-    "source_language", "en", "Language code of what is translated."
+    "source_language", "en", "Language code of the source."
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", "de", "Language code of what it is translated to."
+    "target_language", "de", "Language code of the target."
 )
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "The folder to make.")
 _TOKENIZER = flags.DEFINE_enum(
@@ -102,46 +106,42 @@ _SPLIT_DIGITS = flags.DEFINE_bool(
     "split_digits", False, "With bpe: make each digit a token, for unseen numbers."
 )
 _TOKENIZER_MODEL = flags.DEFINE_string(
-    "tokenizer_model", None, "A SentencePiece model file to use, training none."
+    "tokenizer_model",
+    None,
+    "A SentencePiece model to use instead of training one.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",
     None,
     "Entries of the vocabulary to train; default: 37,000, for parsing 4,000, which "
-    "suits thousands of trees (the paper has 16,000 for 40,000).",
+    "suits thousands of trees (the paper uses 16,000 for 40,000 trees).",
     lower_bound=1,
 )
 _MAX_LENGTH = flags.DEFINE_integer(
     "max_length",
     None,
-    "Training pairs with more tokens on a side, EOS included, are dropped; default: "
-    "256, for parsing 1,024.",
+    "Most tokens of a side of a training pair, EOS included; default: 256, for parsing "
+    "1,024.",
     lower_bound=2,
 )
-_MAX_LENGTH_RATIO = flags.DEFINE_float(
-    "max_length_ratio",
-    9.0,
-    "Training pairs with one side this many times longer in tokens than the other are "
-    "dropped; 0 for no limit.",
-)
-_DROP_DUPLICATES = flags.DEFINE_bool(
-    "drop_duplicates", False, "Keep a training pair that occurs again only once."
-)
-_DROP_INVALID_UTF8 = flags.DEFINE_bool(
-    "drop_invalid_utf8", False, "Drop pairs that are no UTF-8 instead of stopping."
+_FILTERS = field_flags.define(
+    PairFilters, only=("max_length_ratio", "drop_duplicates", "drop_invalid_utf8")
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Draws the pairs that the vocabulary is trained on.", lower_bound=0
+    "seed", 0, "Seed of the sample that the vocabulary is trained on.", lower_bound=0
 )
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus that is already in --data_dir."
 )
 _TASK = flags.DEFINE_enum(
-    "task", "translation", ["translation", "parsing"], "What is learned."
+    "task", "translation", ["translation", "parsing"], "Task to prepare the data for."
 )
-# What --vocab_size and --max_length are where they are not given.
-_DEFAULTS = {"translation": (37_000, 256), "parsing": (4_000, 1024)}
-# Flags that mean nothing for the other task.
+# Defaults of --vocab_size and --max_length.
+_DEFAULTS = {
+    "translation": (37_000, PairFilters.max_length),
+    "parsing": (4_000, 1024),
+}
+# Flags that only one task has.
 _FLAGS_OF_TASK = {
     "translation": (
         "dataset",
@@ -158,7 +158,7 @@ _FLAGS_OF_TASK = {
         "substitutions",
     ),
 }
-# Bad trees that are named; the others are counted.
+# Bad trees that are printed; the others are counted.
 _NAMED_PROBLEMS = 10
 
 
@@ -178,7 +178,7 @@ def main() -> dict:
     vocab_size, max_length = _DEFAULTS[_TASK.value]
     shared = {
         "max_length": _MAX_LENGTH.value or max_length,
-        "drop_duplicates": _DROP_DUPLICATES.value,
+        "drop_duplicates": _FILTERS["drop_duplicates"].value,
         "seed": _SEED.value,
         "overwrite": _OVERWRITE.value,
     }
@@ -190,8 +190,8 @@ def main() -> dict:
             _open_source(),
             _DATA_DIR.value,
             make_tokenizer,
-            max_length_ratio=_MAX_LENGTH_RATIO.value or None,
-            drop_invalid_utf8=_DROP_INVALID_UTF8.value,
+            max_length_ratio=_FILTERS["max_length_ratio"].value or None,
+            drop_invalid_utf8=_FILTERS["drop_invalid_utf8"].value,
             **shared,
         )
     print(data.report(prepared))

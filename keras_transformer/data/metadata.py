@@ -1,4 +1,4 @@
-"""What a prepared data folder says about itself: `metadata.json`."""
+"""The description of a prepared data folder: `metadata.json`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SPLITS = ("train", "valid", "test")
 class SplitMetadata:
     """Counts of one split."""
 
-    # Pairs of the source, and those that were encoded.
+    # Pairs in the source, and pairs that were encoded.
     pairs_read: int
     pairs: int
     # Pairs that were not encoded, by reason.
     dropped: dict[str, int]
-    # Tokens of the encoded pairs, EOS included, and their words between white space.
+    # Tokens of the encoded pairs, EOS included, and their words, split at white space.
     source_tokens: int
     target_tokens: int
     source_words: int
@@ -32,14 +32,14 @@ class SplitMetadata:
 
     @property
     def tokens_per_word(self) -> float:
-        """Tokens, EOS not counted, that a word is cut into, over both sides."""
+        """Mean number of tokens per word over both sides, EOS not counted."""
         tokens = self.source_tokens + self.target_tokens - 2 * self.pairs
         return tokens / max(1, self.source_words + self.target_words)
 
 
 @dataclasses.dataclass(frozen=True)
 class PaddingMetadata:
-    """What the batch plan of the training split looks like at one batch size."""
+    """The batch plan of the training split at one batch size."""
 
     tokens_per_batch: int
     # Share of padding among all positions of both sides, in [0, 1).
@@ -51,15 +51,15 @@ class PaddingMetadata:
 
 @dataclasses.dataclass(frozen=True)
 class DataMetadata:
-    """Everything that later programs need to know about a data folder."""
+    """Everything that other programs need to know about a data folder."""
 
     source_language: str
     target_language: str
-    # Where the pairs came from, for people.
+    # Where the pairs came from, in words.
     dataset: str
     # "bpe", "wordpiece" or "sentencepiece".
     tokenizer_kind: str
-    # SHA-256 of the vocabulary: a model trained on this folder knows the same one.
+    # SHA-256 of the vocabulary, by which a model is matched to its data.
     tokenizer_hash: str
     vocab_size: int
     pad_id: int
@@ -71,15 +71,14 @@ class DataMetadata:
     max_length_ratio: float | None
     drop_duplicates: bool
     seed: int
-    # By name: train, valid and, where there is one, test.
+    # By name: train, valid and, if there is one, test.
     splits: dict[str, SplitMetadata]
     padding: tuple[PaddingMetadata, ...]
-    # "translation", or "parsing": then the target is trees, which have a vocabulary of
-    # their own.
+    # "translation", or "parsing", whose targets are trees with a separate vocabulary.
     task: str = "translation"
-    # Ids of the target's own vocabulary; None: both sides have one.
+    # Size of a separate target vocabulary; None: both sides share one.
     target_vocab_size: int | None = None
-    # SHA-256 of the labels of constituents that its symbols stand for.
+    # SHA-256 of the constituent labels in the target vocabulary.
     labels_hash: str | None = None
     # SHA-256 of the encoded training split; None: an earlier release did not save it.
     corpus_hash: str | None = None
@@ -113,8 +112,8 @@ def read_metadata(data_dir: str | os.PathLike) -> DataMetadata:
             return _from_json(values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"{path} is no metadata of a data folder ({error}). Prepare it again with "
-            f"bin/prepare_data.py --data_dir={data_dir} --overwrite."
+            f"{path} is not the metadata of a data folder ({error}). Prepare it again "
+            f"with bin/prepare_data.py --data_dir={data_dir} --overwrite."
         ) from error
     raise ValueError(
         f"{path} has format version {version}; this program reads version "
@@ -135,6 +134,6 @@ def _from_json(values: dict[str, Any]) -> DataMetadata:
 
 
 def _padding_from_json(values: dict[str, Any]) -> PaddingMetadata:
-    # Folders of before 1.0.0 may say (rows, length), where both sides had one length.
+    # Folders of earlier releases may have (rows, length), one length for both sides.
     shapes = tuple((*shape, *shape[1:])[:3] for shape in values["shapes"])
     return config.from_dict(PaddingMetadata, {**values, "shapes": shapes})

@@ -1,9 +1,8 @@
-"""From pairs of sentences to a folder that training can map into memory."""
+"""Encodes pairs of sentences into a folder that training maps into memory."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import hashlib
 import itertools
@@ -20,17 +19,17 @@ from keras_transformer import atomic_files, config, wording
 from keras_transformer.data import corpus, metadata
 from keras_transformer.data.sources import ParallelSource
 
-# Pairs of sentences that a vocabulary is trained on, drawn from the training split.
+# Training pairs that a vocabulary is trained on at most.
 SAMPLE_PAIRS = 500_000
 
-# Batch sizes that the share of padding is reported for: a small one, and §5.1's.
+# Batch sizes whose share of padding is reported: a small one, and that of §5.1.
 REPORTED_TOKENS_PER_BATCH = (4_096, 25_000)
 
-# A sentence with more characters than this for each token of `max_length` is not even
-# tokenized: no vocabulary writes text with so few tokens.
+# A sentence with more characters than this per token of `max_length` is too long
+# without tokenizing it: no vocabulary needs so few tokens.
 _CHARACTERS_PER_TOKEN = 64
 
-# Pairs tokenized at once.
+# Pairs that are tokenized at once.
 _CHUNK = 4_096
 
 
@@ -48,37 +47,18 @@ class Drop(enum.IntEnum):
 
 
 class TargetVocabulary(Protocol):
-    """What encodes the target where its vocabulary is not that of the source."""
+    """Encodes targets whose vocabulary is separate from that of the source."""
 
-    # As in `metadata.json`.
+    # The fields of `metadata.json`.
     task: str
     vocab_size: int
     fingerprint: str
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
-        """Return the ids of each text, EOS not added; None where it has none."""
+        """Return the ids of each text without EOS; None if it cannot be encoded."""
 
     def save(self, data_dir: pathlib.Path) -> None:
-        """Write the vocabulary into a file of the prepared folder."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Filters:
-    """The arguments of `prepare` that decide about single pairs."""
-
-    max_length: int
-    max_length_ratio: float | None
-    drop_duplicates: bool
-    drop_invalid_utf8: bool
-    drop_too_long: bool
-
-    def __post_init__(self):
-        config.check_at_least("max_length", self.max_length, 2)
-        if self.max_length_ratio is not None and self.max_length_ratio < 1:
-            raise ValueError(
-                "`max_length_ratio` must be at least 1, or None for no limit. "
-                f"Received: max_length_ratio={self.max_length_ratio}."
-            )
+        """Write the vocabulary into the prepared folder."""
 
 
 def prepare(
@@ -87,101 +67,81 @@ def prepare(
     make_tokenizer: Callable[[Iterable[str]], Any],
     *,
     target: TargetVocabulary | None = None,
-    max_length: int = 256,
-    max_length_ratio: float | None = 9.0,
-    drop_duplicates: bool = False,
-    drop_invalid_utf8: bool = False,
-    drop_too_long: bool = True,
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
     overwrite: bool = False,
+    **filters: Any,
 ) -> metadata.DataMetadata:
-    """Encode a parallel corpus into a folder, which appears whole or not at all.
+    """Encode a parallel corpus into a folder, which appears complete or not at all.
 
     The folder holds `metadata.json`, `tokenizer/`, `train/`, `valid/` and `test/` with
     tokens and offsets, and the raw text of the validation and test pairs as
     `valid.source`, `valid.target`, `test.source`, `test.target`.
 
-    Training pairs are dropped when a side is blank, has more than `max_length` tokens,
-    has `max_length_ratio` times more tokens than the other, or when the same pair came
-    before. Of validation and test pairs the raw text always holds all; the encoded
-    ones, for the loss, leave out the blank, the too long, and those whose target the
-    target's own vocabulary cannot spell.
+    Training pairs are dropped if a side is blank or has more than `max_length` tokens,
+    if one side has `max_length_ratio` times more tokens than the other, or (optionally)
+    if the same pair came before. The raw text of the validation and test splits always
+    has all pairs. Their encoded pairs, which the loss is measured on, leave out pairs
+    that are blank or too long, or whose target the target vocabulary cannot encode.
 
     Args:
         source: Where the pairs come from.
         data_dir: The folder to make.
-        make_tokenizer: Called with sentences of both sides, or of the source where the
-            target has its own vocabulary; returns a tokenizer.
-        target: The target's own vocabulary; None: the tokenizer encodes both sides.
-        max_length: Most tokens of a side, EOS included.
-        max_length_ratio: Most tokens of the longer side for each of the shorter, EOS
-            included; None for no limit.
-        drop_duplicates: Whether a training pair is kept only once.
-        drop_invalid_utf8: Whether a training pair that is no UTF-8 is dropped (and
-            replaced in part by U+FFFD in the others), instead of ending with an error.
-        drop_too_long: Whether a training pair that is too long is dropped, instead of
-            ending with an error.
-        sample_pairs: Training pairs, drawn by `seed`, that `make_tokenizer` may see.
-        seed: Of the draw, at least 0.
-        overwrite: Whether a corpus that is already in `data_dir` may be replaced.
+        make_tokenizer: Called with sentences of both sides, or only of the source if
+            there is a `target`; returns a tokenizer.
+        target: Encodes the target side; None: the tokenizer encodes both sides.
+        sample_pairs: Most training pairs that `make_tokenizer` sees, drawn by `seed`.
+        seed: Seed of that sample, at least 0.
+        overwrite: Whether to replace a corpus that is already in `data_dir`.
+        **filters: Fields of `config.PairFilters`, such as `max_length`.
 
     Returns:
-        What `metadata.json` says.
+        The content of `metadata.json`.
 
     Raises:
-        ValueError: If the text is empty, its sides differ in length, a line is no
-            UTF-8, no training or validation pair is left, the tokenizer has other
-            special ids than `target`, or an argument is out of range; the message names
+        ValueError: If the text is empty, its sides differ in length, a line is not
+            valid UTF-8, no training or validation pair is left, the tokenizer has other
+            special ids than `target`, or an argument is out of range. The message names
             file and line where there is one.
-        FileExistsError: If `data_dir` holds something and may not be replaced.
+        FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
-
-    Differs from the paper: §5.1 names no filters; the default ratio of 9 is that of the
-    cleaning script usual for these corpora, and 256 tokens that of tensor2tensor.
     """
-    filters = _Filters(
-        max_length, max_length_ratio, drop_duplicates, drop_invalid_utf8, drop_too_long
-    )
+    pair_filters = config.PairFilters(**filters)
     config.check_at_least("sample_pairs", sample_pairs, 1)
     config.check_at_least("seed", seed, 0)
     _check_free(pathlib.Path(data_dir), overwrite)
     with _naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
         readers = {
-            split: _SplitReader(source, split, filters) for split in source.splits
+            split: _SplitReader(source, split, pair_filters) for split in source.splits
         }
         for reader in readers.values():
             reader.scan()
         num_sides = 2 if target is None else 1
-        sample = readers["train"].sample(sample_pairs, seed, num_sides)
-        tokenizer = make_tokenizer(sample)
+        tokenizer = make_tokenizer(
+            readers["train"].sample(sample_pairs, seed, num_sides)
+        )
         tokenizer.save(folder / "tokenizer")
+        vocabulary = {}
         if target is not None:
             _check_special_ids(tokenizer)
             target.save(folder)
-        splits = {
-            split: reader.encode(folder, tokenizer, target)
-            for split, reader in readers.items()
-        }
+            vocabulary = _target_fields(target)
         result = metadata.DataMetadata(
             source_language=source.source_language,
             target_language=source.target_language,
             dataset=source.description,
-            tokenizer_kind=tokenizer.kind,
-            tokenizer_hash=tokenizer.fingerprint,
-            vocab_size=int(tokenizer.vocab_size),
-            pad_id=int(tokenizer.pad_id),
-            unk_id=int(tokenizer.unk_id),
-            bos_id=int(tokenizer.bos_id),
-            eos_id=int(tokenizer.eos_id),
-            max_length=max_length,
-            max_length_ratio=max_length_ratio,
-            drop_duplicates=drop_duplicates,
+            **_tokenizer_fields(tokenizer),
+            max_length=pair_filters.max_length,
+            max_length_ratio=pair_filters.max_length_ratio,
+            drop_duplicates=pair_filters.drop_duplicates,
             seed=seed,
-            splits=splits,
+            splits={
+                split: reader.encode(folder, tokenizer, target)
+                for split, reader in readers.items()
+            },
             padding=_padding(folder / "train", seed),
             corpus_hash=corpus.split_hash(folder / "train"),
-            **({} if target is None else _described(target)),
+            **vocabulary,
         )
         text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
         atomic_files.atomic_write(folder / metadata.FILE_NAME, text + "\n")
@@ -189,7 +149,7 @@ def prepare(
 
 
 def report(prepared: metadata.DataMetadata) -> str:
-    """Describe a prepared folder to people, in a few lines."""
+    """Describe a prepared folder in a few lines."""
     own = prepared.target_vocab_size
     lines = [
         f"{prepared.source_language} to {prepared.target_language}, vocabulary of "
@@ -231,9 +191,9 @@ def _tokens_a_word(split: metadata.SplitMetadata, sides_differ: bool) -> str:
 
 
 class _SplitReader:
-    """Reads one split up to three times: to check it, to sample it, to encode it."""
+    """Reads one split three times: to check it, to sample it, to encode it."""
 
-    def __init__(self, source: ParallelSource, split: str, filters: _Filters):
+    def __init__(self, source: ParallelSource, split: str, filters: config.PairFilters):
         self._source, self._split, self._filters = source, split, filters
         self._is_training = split == "train"
         self._reasons = np.zeros(0, np.uint8)
@@ -333,7 +293,7 @@ class _SplitReader:
         )
 
     def _decoded(self) -> Iterator[tuple[str, str] | None]:
-        """Yield the text of each pair; None for one that is no UTF-8 and is dropped."""
+        """Yield each pair as text, or None if it is not valid UTF-8 and is dropped."""
         for index, pair in enumerate(self._source.pairs(self._split)):
             try:
                 yield pair[0].decode("utf-8"), pair[1].decode("utf-8")
@@ -352,7 +312,7 @@ class _SplitReader:
         }
         side, error = next(iter(errors.items()))
         raise ValueError(
-            f"{self._source.locate(self._split, side, index)} is no valid UTF-8: "
+            f"{self._source.locate(self._split, side, index)} is not valid UTF-8: "
             f"{error.reason} at byte {error.start + 1}. Convert it to UTF-8, or drop "
             "such pairs with drop_invalid_utf8."
         )
@@ -368,7 +328,7 @@ class _SplitReader:
         return Drop.KEPT
 
     def _late_reasons(self, sources, targets) -> np.ndarray:
-        """Return the reasons that only tokens can tell, uint8 `[pairs]`."""
+        """Return the reasons that depend on tokens, uint8 `[pairs]`."""
         is_known = np.array([ids is not None for ids in targets], bool)
         lengths = np.array(
             [
@@ -396,8 +356,9 @@ class _SplitReader:
         place = self._source.locate(self._split, "source", int(too_long[0]))
         raise ValueError(
             f"{place}: a side has more tokens than `max_length`, "
-            f"{self._filters.max_length}; so have {len(too_long)} of {len(reasons)} in "
-            "the training split. Raise --max_length, or leave them out with --skip_bad."
+            f"{self._filters.max_length}. {len(too_long)} of {len(reasons)} pairs of "
+            "the training split are too long. Raise --max_length, or leave them out "
+            "with --skip_bad."
         )
 
     def _check_some_left(self, reasons) -> None:
@@ -415,7 +376,7 @@ class _SplitReader:
         )
 
     def _progress(self, pairs, verb):
-        # Silent where standard error is no terminal.
+        # None: shown only if standard error is a terminal.
         return tqdm.tqdm(
             pairs,
             desc=f"{verb} {self._split}",
@@ -426,25 +387,26 @@ class _SplitReader:
 
 
 def _key(pair: tuple[str, str]) -> bytes:
-    """Return 8 bytes that stand for a pair when pairs are compared.
+    """Return a hash of 8 bytes, by which pairs are compared.
 
-    Two different ones of 36 million pairs share a key with a probability of 4e-5.
+    Among 36 million pairs, two different ones have the same hash with probability 4e-5.
     """
     text = f"{len(pair[0])} {pair[0]}{pair[1]}"
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def _repeats(keys: np.ndarray) -> np.ndarray:
-    """Return which keys came before, bool `[pairs]`.
+    """Return which keys are repeats of an earlier one, bool `[pairs]`.
 
-    Sorts a sixteenth of the keys at a time: sorting takes three times their memory.
+    Sorts a sixteenth of the keys at a time, because sorting needs three times their
+    memory.
     """
     repeats = np.zeros(len(keys), bool)
     parts = keys.view(np.uint8)[::8] % 16
     for part in range(16):
-        places = np.flatnonzero(parts == part)
-        places = places[np.argsort(keys[places], kind="stable")]
-        repeats[places[1:]] = keys[places[1:]] == keys[places[:-1]]
+        indices = np.flatnonzero(parts == part)
+        indices = indices[np.argsort(keys[indices], kind="stable")]
+        repeats[indices[1:]] = keys[indices[1:]] == keys[indices[:-1]]
     return repeats
 
 
@@ -457,15 +419,15 @@ def _utf8_error(sentence: bytes) -> UnicodeDecodeError | None:
 
 
 def _check_free(data_dir: pathlib.Path, overwrite: bool) -> None:
-    """Raise if making `data_dir` would destroy something that was not meant."""
+    """Raise if making `data_dir` would replace something unintentionally."""
     if data_dir.exists() and not data_dir.is_dir():
         raise FileExistsError(f"`data_dir` {data_dir} is a file; name a folder.")
     if not data_dir.exists() or not any(data_dir.iterdir()):
         return
     if not (data_dir / metadata.FILE_NAME).exists():
         raise FileExistsError(
-            f"`data_dir` {data_dir} holds files that are no prepared corpus; they "
-            "stay. Name another folder."
+            f"`data_dir` {data_dir} holds files that are not a prepared corpus. They "
+            "are left as they are; name another folder."
         )
     if not overwrite:
         raise FileExistsError(
@@ -475,19 +437,32 @@ def _check_free(data_dir: pathlib.Path, overwrite: bool) -> None:
 
 
 def _check_special_ids(tokenizer: Any) -> None:
-    """Raise unless they are those that vocabularies made here have."""
+    """Raise unless the special ids are those of tokenizers that this package trains."""
     for name in ("pad_id", "bos_id", "eos_id"):
         found, needed = getattr(tokenizer, name), getattr(config, name.upper())
         if found != needed:
             raise ValueError(
-                f"The tokenizer's `{name}` must be {needed}, as in the target's own "
-                f"vocabulary. Received: {name}={found}. Train a tokenizer here, or a "
-                "SentencePiece model with that id."
+                f"The tokenizer's `{name}` must be {needed}, as in the target "
+                f"vocabulary. Received: {name}={found}. Let bin/prepare_data.py train "
+                "a tokenizer, or give a SentencePiece model with that id."
             )
 
 
-def _described(target: TargetVocabulary) -> dict[str, Any]:
-    """Return what `metadata.json` says of the target's own vocabulary."""
+def _tokenizer_fields(tokenizer: Any) -> dict[str, Any]:
+    """Return the fields of `metadata.json` about the tokenizer."""
+    return {
+        "tokenizer_kind": tokenizer.kind,
+        "tokenizer_hash": tokenizer.fingerprint,
+        "vocab_size": int(tokenizer.vocab_size),
+        "pad_id": int(tokenizer.pad_id),
+        "unk_id": int(tokenizer.unk_id),
+        "bos_id": int(tokenizer.bos_id),
+        "eos_id": int(tokenizer.eos_id),
+    }
+
+
+def _target_fields(target: TargetVocabulary) -> dict[str, Any]:
+    """Return the fields of `metadata.json` about a separate target vocabulary."""
     return {
         "task": target.task,
         "target_vocab_size": target.vocab_size,
@@ -497,7 +472,7 @@ def _described(target: TargetVocabulary) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _naming(data_dir: str | os.PathLike) -> Iterator[None]:
-    """Name the folder in errors such as a full disk, which do not name a file."""
+    """Add the folder's name to errors that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -507,7 +482,7 @@ def _naming(data_dir: str | os.PathLike) -> Iterator[None]:
 
 
 def _chunks(pairs: Iterable) -> Iterator[tuple[int, Sequence]]:
-    """Yield pieces of a stream, each with the number of items before it."""
+    """Yield chunks of a stream, each with the number of items before it."""
     position, pairs = 0, iter(pairs)
     while chunk := list(itertools.islice(pairs, _CHUNK)):
         yield position, chunk

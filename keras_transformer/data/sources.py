@@ -1,7 +1,7 @@
 """Where pairs of sentences come from: text files, TensorFlow Datasets, the phrasebook.
 
-A source gives the same pairs in the same order each time it is read, as raw bytes: who
-reads it decides what to do with invalid UTF-8 and can say where it was.
+A source yields the same pairs in the same order each time it is read. Pairs are raw
+bytes, so that the reader decides what to do with invalid UTF-8.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 from keras_transformer import text_files
 from keras_transformer.data.metadata import SPLITS
 
-# What TensorFlow Datasets calls our splits.
+# Names of the splits in TensorFlow Datasets.
 _TFDS_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
 
-# Pairs that TensorFlow Datasets hands over at once.
+# Pairs that are read from TensorFlow Datasets at once.
 _TFDS_BATCH = 1024
 
 
@@ -35,10 +35,10 @@ class ParallelSource(abc.ABC):
     """Pairs of sentences in two languages, in up to three splits.
 
     Attributes:
-        source_language: Language code of what is translated.
-        target_language: Language code of what it is translated to.
-        description: Names the source to people.
-        splits: "train", "valid" and, where there is one, "test".
+        source_language: Language code of the source.
+        target_language: Language code of the target.
+        description: Where the pairs come from, in words.
+        splits: "train", "valid" and, if there is one, "test".
     """
 
     source_language: str
@@ -52,14 +52,14 @@ class ParallelSource(abc.ABC):
 
     @abc.abstractmethod
     def locate(self, split: str, side: str, index: int) -> str:
-        """Name the place of a sentence to people; `side` is "source" or "target"."""
+        """Describe the location of a sentence; `side` is "source" or "target"."""
 
     def copies(self, split: str) -> np.ndarray | None:
         """How often each pair is encoded, int `[pairs]`; None: once."""
         return None
 
     def num_unreadable(self, split: str) -> int:
-        """Entries that gave no pair because they could not be read."""
+        """Entries without a pair because they could not be read."""
         return 0
 
 
@@ -100,7 +100,8 @@ class TextFiles(ParallelSource):
         """Yield the lines of both files.
 
         Raises:
-            ValueError: If a file is empty or no gzip, or their lines differ in number.
+            ValueError: If a file is empty or not valid gzip, or the files differ in
+                their number of lines.
         """
         source, target = self._paths[split].values()
         counts = [0, 0]
@@ -128,15 +129,15 @@ class TextFiles(ParallelSource):
 class TfdsSource(ParallelSource):
     """A translation set of TensorFlow Datasets.
 
-    The set is downloaded and prepared where it is not yet. Its own order of the two
-    languages does not matter (wmt14 is filed under "de-en"): the arguments decide which
-    side is the source.
+    The set is downloaded and prepared if needed. Its own order of the two languages
+    does not matter (wmt14 is named "de-en"): the arguments decide which side is the
+    source.
 
     Args:
-        builder: Whose examples map language codes to sentences.
+        builder: A builder whose examples map language codes to sentences.
         source_language: Language code of the source.
         target_language: Language code of the target.
-        description: Names the set to people.
+        description: Where the pairs come from, in words.
 
     Raises:
         ValueError: If the set has no such languages, or no train and validation split.
@@ -164,7 +165,7 @@ class TfdsSource(ParallelSource):
         self.description = description
         self._builder = builder
         _download_and_prepare(builder, description)
-        # Under TFDS's mock of a set that was never prepared no split is known.
+        # A set that TFDS mocks without having prepared it knows no splits.
         known = set(builder.info.splits) or set(_TFDS_SPLITS.values())
         self.splits = _ordered_splits(
             [ours for ours, theirs in _TFDS_SPLITS.items() if theirs in known],
@@ -204,12 +205,12 @@ def open_dataset(
         name: "phrasebook", or "tfds:NAME/CONFIG" such as "tfds:wmt14_translate/de-en".
         source_language: Language code of the source.
         target_language: Language code of the target.
-        tfds_data_dir: Where TensorFlow Datasets keeps what it prepared; None: its own
-            default for "tfds:", a folder that lives as long as the source for
-            "phrasebook".
+        tfds_data_dir: Folder of prepared sets; None: the default of TensorFlow Datasets
+            for "tfds:", and for "phrasebook" a temporary folder that is deleted with
+            the source.
 
     Raises:
-        ValueError: If there is no such source or it has not these languages.
+        ValueError: If there is no such source, or it lacks one of the languages.
     """
     if name == "phrasebook":
         return _open_phrasebook(source_language, target_language, tfds_data_dir)
@@ -229,7 +230,7 @@ def _open_phrasebook(source_language, target_language, tfds_data_dir):
     builder = Phrasebook(data_dir=os.fspath(folder))
     if tfds_data_dir is None:
         weakref.finalize(builder, shutil.rmtree, folder, ignore_errors=True)
-    with _tfds_silenced():  # it is made in a second, and nothing is downloaded
+    with _tfds_silenced():  # takes a second and downloads nothing
         return TfdsSource(builder, source_language, target_language, "phrasebook")
 
 
@@ -246,7 +247,7 @@ def _tfds_silenced():
 
 
 def _tfds_builder(name, tfds_data_dir):
-    # Imported here: it takes seconds that reading text files should not cost.
+    # The import takes seconds, which text files do not need.
     import tensorflow_datasets as tfds
 
     data_dir = None if tfds_data_dir is None else os.fspath(tfds_data_dir)
@@ -257,7 +258,7 @@ def _tfds_builder(name, tfds_data_dir):
         near = difflib.get_close_matches(set_name, tfds.list_builders(), n=1)
         hint = f" Did you mean 'tfds:{near[0]}'?" if near else ""
         raise ValueError(
-            f"`dataset`: TensorFlow Datasets has no set {set_name!r}, and none lies in "
+            f"`dataset`: TensorFlow Datasets has no set {set_name!r}, nor has "
             f"tfds_data_dir={data_dir!r}.{hint}"
         ) from error
     except ValueError as error:
@@ -271,11 +272,12 @@ def _tfds_builder(name, tfds_data_dir):
 def _download_and_prepare(builder, description):
     try:
         builder.download_and_prepare()
-    except Exception as error:  # downloads fail in as many ways as there are servers
+    except Exception as error:  # downloads raise errors of many kinds
         raise OSError(
             f"{description} could not be downloaded and prepared "
             f"({type(error).__name__}: {' '.join(str(error).split())[:300]}). Prepare "
-            "it on a machine that can, and give its folder as tfds_data_dir."
+            "it on a machine with network access, and give its folder as "
+            "tfds_data_dir."
         ) from error
 
 
@@ -290,5 +292,5 @@ def _ordered_splits(names: Sequence[str] | Mapping[str, Any], what: str):
 
 
 def _as_line(sentence: bytes) -> bytes:
-    """Fold line ends inside a sentence, so that it fits on a line of a text file."""
+    """Replace line ends inside a sentence by spaces, so that it fits on one line."""
     return sentence.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -83,6 +83,6 @@ def test_other_format_version_says_what_to_do(tmp_path):
 def test_damaged_metadata_says_what_to_do(tmp_path, text):
     (tmp_path / "metadata.json").write_text(text)
     with pytest.raises(
-        ValueError, match=r"is no metadata of a data folder .*--overwri"
+        ValueError, match=r"is not the metadata of a data folder .*--overwri"
     ):
         read_metadata(tmp_path)

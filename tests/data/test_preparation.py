@@ -10,6 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from keras_transformer import config
 from keras_transformer.data import (
     EncodedCorpus,
     TextFiles,
@@ -198,7 +199,7 @@ def test_repeats_are_all_but_the_first_of_equal_keys():
 def test_looking_for_duplicates_takes_few_bytes_a_pair(tmp_path):
     """A key of 8 bytes and 3 of sorting; a set of integers would take over 70."""
     source = text_files(tmp_path, train=[(f"a {n}", "x") for n in range(30_011)])
-    filters = preparation._Filters(8, None, True, False, True)
+    filters = config.PairFilters(8, None, drop_duplicates=True)
     peaks = []
     for drops in (False, True):
         chosen = dataclasses.replace(filters, drop_duplicates=drops)
@@ -241,8 +242,8 @@ INVALID = [("a", "x"), ("b", b"y \xff\xfe z"), ("c", "z")]
 
 def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
     message = (
-        f"{tmp_path / 'train.de'} line 2 is no valid UTF-8: invalid start byte at byte "
-        "3. Convert it to UTF-8, or drop such pairs with drop_invalid_utf8."
+        f"{tmp_path / 'train.de'} line 2 is not valid UTF-8: invalid start byte at "
+        "byte 3. Convert it to UTF-8, or drop such pairs with drop_invalid_utf8."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         prepared(tmp_path, train=INVALID)
@@ -330,7 +331,7 @@ def test_prepared_corpus_is_replaced_whole_where_asked(tmp_path):
 
 def test_failed_replacement_keeps_the_old_corpus(tmp_path):
     prepared(tmp_path)
-    with pytest.raises(ValueError, match="is no valid UTF-8"):
+    with pytest.raises(ValueError, match="is not valid UTF-8"):
         prepared(tmp_path, train=INVALID, options={"overwrite": True})
     assert len(EncodedCorpus.open(tmp_path / "data", "train")) == 3
 
@@ -339,7 +340,7 @@ def test_folder_of_other_files_is_never_replaced(tmp_path):
     (tmp_path / "data").mkdir()
     write_lines(tmp_path / "data" / "thesis.txt", "years of work")
     with pytest.raises(
-        FileExistsError, match="files that are no prepared corpus; they"
+        FileExistsError, match="files that are not a prepared corpus. They"
     ):
         prepared(tmp_path, options={"overwrite": True})
     assert (tmp_path / "data" / "thesis.txt").exists()

@@ -115,7 +115,7 @@ REFUSED = {
     "no number": ({"vocab_size": "many"}, "flag --vocab_size=many: invalid literal"),
     "out of range": ({"max_length_ratio": ".5"}, "`max_length_ratio` must be at least"),
     "read-only": ({"data_dir": "/proc/data"}, "No such file or directory: /proc/"),
-    "other files": ({"data_dir": "."}, "`data_dir` . holds files that are no prepared"),
+    "other files": ({"data_dir": "."}, "`data_dir` . holds files that are not a"),
     "empty file": ({"train_target": "empty"}, "empty is empty; it needs one sentence"),
     "different length": (
         {"valid_target": "good"},
@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "invalid UTF-8": (
         {"valid_target": "latin1"},
-        "latin1 line 4 is no valid UTF-8: invalid start byte at byte 2. Convert",
+        "latin1 line 4 is not valid UTF-8: invalid start byte at byte 2. Convert",
     ),
     "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
     "unknown set": (
@@ -178,7 +178,7 @@ REFUSED |= {
     ),
     "too long a tree": (
         {**TREES, "max_length": "9"},
-        "trees, line 1: a side has more tokens than `max_length`, 9; so have 7 of 7",
+        "trees, line 1: a side has more tokens than `max_length`, 9. 7 of 7 pairs",
     ),
 }
 

@@ -228,9 +228,9 @@ def test_bad_trees_are_skipped_and_counted_where_asked(tmp_path):
 def test_too_long_a_training_tree_is_named_with_file_and_line(tmp_path):
     """FOX has 9 symbols and EOS: one more than 9."""
     message = (
-        f"{tmp_path}/train.mrg, line 3: a side has more tokens than `max_length`, 9; "
-        "so have 1 of 2 in the training split. Raise --max_length, or leave them "
-        "out with --skip_bad."
+        f"{tmp_path}/train.mrg, line 3: a side has more tokens than `max_length`, 9. "
+        "1 of 2 pairs of the training split are too long. Raise --max_length, or leave "
+        "them out with --skip_bad."
     )
     splits = {"train": [DOG, "", FOX]}
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -269,7 +269,7 @@ def test_a_tokenizer_with_other_special_ids_is_refused(tmp_path):
     class Other(WordTokenizer):
         eos_id = 2
 
-    message = "The tokenizer's `eos_id` must be 3, as in the target's own vocabulary"
+    message = "The tokenizer's `eos_id` must be 3, as in the target vocabulary"
     with pytest.raises(ValueError, match=message):
         prepare(treebank(tmp_path), tmp_path / "data", Other)
 
