@@ -1,15 +1,15 @@
-"""Translate a file through a TensorFlow Serving server.
+"""Translate a file with a TensorFlow Serving server.
 
     python export/client.py --server=localhost:8500 --model_name=ende \
         --input=test.en --output=test.de
 
-sends lines in batches, several at once, over gRPC (--protocol=rest: HTTP). It writes
-the translations in the order of the lines as they come: to OUTPUT.partial, which
-becomes OUTPUT at the end and stays if the program ends early. A batch that finds the
-server absent or busy is sent again until --deadline_seconds have passed.
+sends batches of lines, several at the same time, over gRPC (--protocol=rest: HTTP).
+Translations are written in input order as they arrive, to OUTPUT.partial, which is
+renamed to OUTPUT at the end and kept if the program ends early. A batch is sent again
+while the server is absent or busy, for up to --deadline_seconds.
 
---signature=parse asks a served parser for trees. With --signature=nbest, align or score
-each line becomes one of JSON with all outputs. Needs the extra `serving`.
+Use --signature=parse for a served parser. With --signature=nbest, align or score, each
+output line is JSON with all outputs. Needs the extra `serving`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import text_files
+from keras_transformer import text_files, wording
 from keras_transformer.cli import programs, startup
 from keras_transformer.serving import client
 
@@ -32,43 +32,51 @@ _SERVER = flags.DEFINE_string(
     "server", None, "HOST:PORT; TF Serving's own ports are 8500 (gRPC), 8501 (REST)."
 )
 _PROTOCOL = flags.DEFINE_enum(
-    "protocol", "grpc", list(client.PROTOCOLS), "How to reach it."
+    "protocol", "grpc", list(client.PROTOCOLS), "Protocol of the server."
 )
 _MODEL_NAME = flags.DEFINE_string(
-    "model_name", None, "What the server calls the model."
+    "model_name", None, "Name of the model on the server."
 )
 _SIGNATURE = flags.DEFINE_enum(
     "signature",
     "serving_default",
     ["serving_default", "nbest", "prefix", "sample", "align", "score", "parse"],
-    "What to ask for.",
+    "Signature of the model.",
 )
 _INPUT = flags.DEFINE_string(
-    "input", None, "Text file, one sentence a line; .gz too; default: standard input."
+    "input",
+    None,
+    "Text file (also .gz), one sentence per line; default: standard input.",
 )
 _SECOND_INPUT = flags.DEFINE_string(
-    "second_input", None, "Line by line the prefixes, or the translations to score."
+    "second_input",
+    None,
+    "Text file with the prefix, or the translation to score, of each input line.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
 _DEADLINE_SECONDS = flags.DEFINE_float(
     "deadline_seconds",
     30.0,
-    "For each batch, from the first attempt to the answer; while the server is absent "
-    "or busy it is asked again.",
+    "Time limit of a batch in seconds, including retries while the server is absent "
+    "or busy.",
 )
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Lines in a request.")
-_CONCURRENCY = flags.DEFINE_integer("concurrency", 4, "Requests at once.")
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Lines per request.")
+_CONCURRENCY = flags.DEFINE_integer(
+    "concurrency", 4, "Number of requests sent at the same time."
+)
 _TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "For --signature=sample.")
 _TOP_K = flags.DEFINE_integer("top_k", 0, "For --signature=sample; 0: all tokens.")
 _TOP_P = flags.DEFINE_float("top_p", 1.0, "For --signature=sample; 1: all tokens.")
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "For --signature=sample, of the first line; each next line has one more."
+    "seed",
+    0,
+    "For --signature=sample: seed of the first line, plus 1 for each further line.",
 )
 _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
 
 
 def main() -> dict:
-    """Ask, write the answers and return the JSON summary."""
+    """Send requests, write the answers and return the JSON summary."""
     programs.check_given(_SERVER, _MODEL_NAME)
     config = client.ClientConfig(
         server=_SERVER.value,
@@ -80,7 +88,7 @@ def main() -> dict:
         concurrency=_CONCURRENCY.value,
     )
     inputs = read_inputs()
-    if _PROTOCOL.value == "grpc":  # whose messages are TensorFlow's
+    if _PROTOCOL.value == "grpc":  # its messages are defined by TensorFlow
         startup.import_tensorflow()
     answers, num_cut = client.ask(config, inputs), 0
     with text_files.line_writer(_OUTPUT.value) as write, contextlib.closing(answers):
@@ -97,21 +105,23 @@ def main() -> dict:
 
 
 def read_inputs() -> dict[str, list]:
-    """Return the inputs of the signature, one item a line."""
+    """Return the inputs of the signature, one item per line."""
     texts = text_files.read_lines(_INPUT.value)
     inputs: dict[str, list] = {"text": texts}
     second = _SECOND_NAMES.get(_SIGNATURE.value)
     if (second is None) != (_SECOND_INPUT.value is None):
         raise ValueError(
-            "--second_input goes with --signature=prefix and --signature=score, which "
-            f"need it. Received: --signature={_SIGNATURE.value}."
+            "--second_input is needed for --signature=prefix and --signature=score, "
+            f"and only for them. Received: --signature={_SIGNATURE.value}."
         )
     if second:
         inputs[second] = text_files.read_lines(_SECOND_INPUT.value)
         if len(inputs[second]) != len(texts):
             raise ValueError(
-                f"{_SECOND_INPUT.value} has {len(inputs[second])} lines and the input "
-                f"{len(texts)}: they must belong together line by line."
+                f"{_SECOND_INPUT.value} has "
+                f"{wording.count(len(inputs[second]), 'line')} and the input "
+                f"{wording.count(len(texts), 'line')}: line n of both must belong "
+                "together."
             )
     if _SIGNATURE.value == "sample":
         inputs["temperature"] = [_TEMPERATURE.value] * len(texts)
@@ -122,7 +132,7 @@ def read_inputs() -> dict[str, list]:
 
 
 def format_answer(answer: dict) -> str:
-    """Return the translation or tree, or all outputs as JSON where there are more."""
+    """Return the translation or tree, or all outputs of other signatures as JSON."""
     if _SIGNATURE.value == "parse":
         return text_files.one_line(answer["tree"])
     if _SIGNATURE.value in ("serving_default", "prefix", "sample"):

@@ -1,11 +1,11 @@
-"""Convert a trained model to CTranslate2, an engine for CPUs and GPUs with int8.
+"""Convert a trained model to CTranslate2, an inference engine with int8 weights.
 
     python export/convert_ctranslate2.py --model_dir=runs/base \
         --output_dir=exports/base_ct2 --quantization=int8
 
-writes a folder that `ctranslate2.Translator` loads, with the vocabulary file in
-tokenizer/. CTranslate2 knows another length penalty than the paper: see
-docs/how_to/converting.md. Needs the extra `ctranslate2`; takes seconds.
+writes a folder for `ctranslate2.Translator`, with the vocabulary in tokenizer/.
+CTranslate2's length penalty differs from the paper's: see docs/how_to/converting.md.
+Takes seconds. Needs the extra `ctranslate2`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUANTIZATION = flags.DEFINE_enum(
     "quantization",
     "float32",
     ["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"],
-    "How weights are stored.",
+    "Data type of the stored weights.",
 )
 flags.adopt_module_key_flags(model_flags)
 

@@ -1,12 +1,11 @@
-"""Export a trained model as one SavedModel that takes strings and returns strings.
+"""Export a trained model as a SavedModel that takes strings and returns strings.
 
     python export/export_saved_model.py --model_dir=runs/base --export_dir=exports/base
 
-writes exports/base/1 (the next free number), which TF Serving serves as it is: the
-tokenizer and the beam search are inside. Search settings are fixed here. Before it gets
-its number, the export must translate some texts as the model does. It takes about a
-minute, less with fewer --signatures. A parser is exported so too, with one signature,
-parse.
+writes exports/base/1 (the next free number) for TF Serving, including tokenizer and
+beam search. Search settings are fixed at export. Before it gets its number, the export
+must translate some texts the same as the model. It takes about a minute, less with
+fewer --signatures. A parser is exported the same way, with the signature parse.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
 
 _EXPORT_DIR = flags.DEFINE_string(
-    "export_dir", None, "Takes one folder a version: EXPORT_DIR/VERSION."
+    "export_dir", None, "Contains one folder per version: EXPORT_DIR/VERSION."
 )
 _MAX_INPUT_LENGTH = flags.DEFINE_integer(
     "max_input_length",
     None,
-    "Tokens of a source, its end counted, above which it is cut: bounds the time and "
-    "memory of an answer; default: the model's.",
+    "Longer sources are cut to this number of tokens, including EOS; bounds the time "
+    "and memory of an answer. Default: the model's.",
     lower_bound=1,
 )
 _NBEST = flags.DEFINE_integer(
@@ -45,39 +44,39 @@ _SIGNATURE_NAMES = ("serving_default", "nbest", "prefix", "sample", "align", "sc
 _SIGNATURES = flags.DEFINE_list(
     "signatures",
     None,
-    f"Which to export, of {', '.join(_SIGNATURE_NAMES)}; default: all. Each adds to "
-    "the time of export and loading.",
+    f"Signatures to export, among {', '.join(_SIGNATURE_NAMES)}; default: all. Each "
+    "adds to the time of export and loading.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     ["float32", "bfloat16"],
-    "Of weights and products; bfloat16 halves the size and rounds scores.",
+    "Data type of weights and products; bfloat16 halves the size and rounds scores.",
 )
 _PACKED_KERNELS = flags.DEFINE_bool(
     "packed_kernels",
     True,
-    "Also store the decoder's matrices prepacked for this CPU: one "
-    "sentence takes the base model a fifth less time. Its file is 1.6 times as large, "
-    "with --signatures=serving_default 1.3 times.",
+    "Also store the decoder's matrices prepacked for this CPU: the base model "
+    "translates one sentence in a fifth less time. The file is 1.6 times as large, 1.3 "
+    "times with --signatures=serving_default.",
 )
 _WARMUP = flags.DEFINE_bool(
     "warmup",
     None,
-    "Add requests that TF Serving runs before it takes traffic; default: where the "
+    "Add requests that TF Serving runs before a model gets traffic; default: if the "
     "extra serving is installed.",
 )
 _CHECK_INPUT = flags.DEFINE_string(
     "check_input",
     None,
-    "Text file that export and model must translate, or parse, alike; default: made up "
+    "Text file that export and model must translate (parse) equally; default: random "
     "texts.",
 )
 _CHECK_LINES = flags.DEFINE_integer(
     "check_lines",
     16,
-    "Lines of it that are tried; 0: none. An export without serving_default is not "
-    "tried.",
+    "Number of lines to check; 0: none. An export without serving_default is not "
+    "checked.",
     lower_bound=0,
 )
 flags.adopt_module_key_flags(model_flags)
@@ -92,10 +91,10 @@ def main() -> dict:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import saved_model
 
-    place = ModelDir(MODEL_DIR.value)
-    is_parser = place.read_config().task == "parsing"
-    checkpoint = place.choose(CHECKPOINT.value)
-    load = place.load_parser if is_parser else place.load_translator
+    model_dir = ModelDir(MODEL_DIR.value)
+    is_parser = model_dir.read_config().task == "parsing"
+    checkpoint = model_dir.choose(CHECKPOINT.value)
+    load = model_dir.load_parser if is_parser else model_dir.load_translator
     searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
@@ -107,7 +106,7 @@ def main() -> dict:
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
-        description=describe(place, searcher, checkpoint.step),
+        description=describe(model_dir, searcher, checkpoint.step),
         check_texts=texts_to_check(searcher),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
@@ -122,17 +121,17 @@ def main() -> dict:
 
 
 def check_flags() -> None:
-    """Raise if flags do not fit each other or the model.
+    """Raise if flags contradict each other or the model.
 
     Raises:
-        ValueError: If so; the message names the flag.
+        ValueError: If they do; the message names the flag.
     """
     config = model_flags.read_config()
     for flag in (_NBEST, _SIGNATURES):
         if config.get("task") == "parsing" and flag.value is not None:
             raise ValueError(
-                f"--{flag.name} is for translation models; {MODEL_DIR.value} is a "
-                "parser, whose export has the one signature parse."
+                f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
+                "parser, whose export has only the signature parse."
             )
     search_flags.check_num_best(_NBEST, config)
     for name in _SIGNATURES.value or ():
@@ -141,27 +140,25 @@ def check_flags() -> None:
     if _CHECK_INPUT.value is not None and "serving_default" not in (
         _SIGNATURES.value or ["serving_default"]
     ):
-        raise ValueError(
-            "--check_input needs serving_default among --signatures: it translates."
-        )
+        raise ValueError("--check_input needs serving_default among --signatures.")
 
 
 def wants_warmup() -> bool:
-    """Return whether requests for TF Serving are written.
+    """Return whether to write warmup requests for TF Serving.
 
     Raises:
-        ValueError: If they were asked for and cannot be made.
+        ValueError: If --warmup is given and the extra `serving` is not installed.
     """
-    can = importlib.util.find_spec("tensorflow_serving") is not None
-    if _WARMUP.value and not can:
+    is_installed = importlib.util.find_spec("tensorflow_serving") is not None
+    if _WARMUP.value and not is_installed:
         raise ValueError(
             "--warmup needs TF Serving's protocols: install keras_transformer[serving]."
         )
-    return can if _WARMUP.value is None else _WARMUP.value
+    return is_installed if _WARMUP.value is None else _WARMUP.value
 
 
 def texts_to_check(searcher) -> list[str]:
-    """Return the texts that export and model must answer alike."""
+    """Return the texts that export and model must answer equally."""
     from keras_transformer import text_files
     from keras_transformer.serving import saved_model
 
@@ -170,11 +167,11 @@ def texts_to_check(searcher) -> list[str]:
     return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]
 
 
-def describe(place, searcher, step: int) -> dict:
-    """Return what the export says of itself."""
+def describe(model_dir, searcher, step: int) -> dict:
+    """Return the description that is stored in the export."""
     import keras_transformer
 
-    config = place.read_config()
+    config = model_dir.read_config()
     is_parser = config.task == "parsing"
     return {
         "keras_transformer": keras_transformer.__version__,

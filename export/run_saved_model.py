@@ -1,11 +1,11 @@
-"""Translate lines with an exported model, as a stranger would: TensorFlow is enough.
+"""Translate lines with an exported model, using only TensorFlow.
 
     python -I export/run_saved_model.py --saved_model=runs/quickstart/export/1 \
         --input=runs/quickstart/data/test.source --sample=5
 
 Prints each line and, below it, its translation and score. Imports TensorFlow and
-TensorFlow Text (whose operators split text into subwords) and nothing of this project:
-the exported folder holds the rest, so this program may be copied anywhere.
+TensorFlow Text (whose operators split text into subwords), and nothing from this
+project, so this program can be copied anywhere.
 """
 
 import argparse
@@ -19,18 +19,19 @@ import sys
 import zlib
 from collections.abc import Iterator
 
-# TensorFlow's C++ prints only what ends the process; 0 shows the rest, such as an ERROR
-# where there is no GPU.
+# 3: TensorFlow's C++ code prints only fatal errors. 0 shows all messages, such as an
+# ERROR on machines without a GPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# TensorFlow's faster products, which it takes on some x86 CPUs only if it is told to.
+# On some x86 CPUs, TensorFlow's faster matrix products are off by default.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 @contextlib.contextmanager
 def without_notices() -> Iterator[None]:
-    """Leave out what TensorFlow 2.21 prints as it is loaded, whatever the log level.
+    """Hide messages that TensorFlow 2.21 prints at import despite the log level.
 
-    Lines go through `sed`, which prints the others even if loading ends this process.
+    Standard error goes through `sed`, a process of its own, so other lines are printed
+    even if the import crashes this process.
     """
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3" or sys.stderr is None:
         yield
@@ -41,7 +42,7 @@ def without_notices() -> Iterator[None]:
         ["sed", "-E", notices],
         stdin=subprocess.PIPE,
         stdout=stderr,
-        start_new_session=True,  # Ctrl-C is for this process
+        start_new_session=True,  # so that Ctrl-C does not stop `sed`
     ) as sed:
         os.dup2(sed.stdin.fileno(), 2)
         try:
@@ -59,10 +60,10 @@ SIGNATURE = "serving_default"
 
 
 def load_signature(saved_model: str):
-    """Return the translating function of an exported model.
+    """Load the signature `serving_default` of an exported model.
 
     Raises:
-        FileNotFoundError: If the folder holds no SavedModel.
+        FileNotFoundError: If the folder contains no SavedModel.
         ValueError: If it cannot be loaded, or has no signature `serving_default`.
     """
     if not (pathlib.Path(saved_model) / "saved_model.pb").is_file():
@@ -72,7 +73,7 @@ def load_signature(saved_model: str):
         )
     try:
         signatures = tf.saved_model.load(saved_model).signatures
-    except Exception as error:  # TensorFlow has another for each kind of damage
+    except Exception as error:  # each kind of damage raises another exception
         raise ValueError(
             f"The model in {saved_model} cannot be loaded, perhaps because a file is "
             f"missing or damaged: {str(error).splitlines()[0]}"
@@ -86,12 +87,12 @@ def load_signature(saved_model: str):
 
 
 def read_lines(path: str, sample: int | None) -> list[str]:
-    """Return the lines of a file, .gz too: all, or `sample` of them, evenly spaced.
+    """Return the lines of a file (also .gz): all, or `sample` of them, evenly spaced.
 
     A byte order mark and carriage returns at line ends are dropped.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ValueError: If it is empty, not valid UTF-8 or a damaged .gz.
     """
     if not pathlib.Path(path).exists():
@@ -100,7 +101,7 @@ def read_lines(path: str, sample: int | None) -> list[str]:
         with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
             text = file.read().decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not a whole gzip file: {error}.") from error
+        raise ValueError(f"{path} is not a complete .gz file: {error}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} must be UTF-8 text. "
@@ -108,7 +109,7 @@ def read_lines(path: str, sample: int | None) -> list[str]:
         ) from error
     if not text:
         raise ValueError(f"{path} is empty: there is nothing to translate.")
-    # Other separators of Unicode belong to a line.
+    # Split at line feeds only, not at Unicode's other line separators.
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if sample is None or sample >= len(lines):
         return lines
@@ -118,7 +119,7 @@ def read_lines(path: str, sample: int | None) -> list[str]:
 def translate(
     signature, lines: list[str], batch_size: int
 ) -> list[tuple[str, float, bool]]:
-    """Return of each line the translation, its score, and whether the line was cut."""
+    """Return the translation and score of each line, and whether the line was cut."""
     translated = []
     for start in range(0, len(lines), batch_size):
         outputs = signature(text=tf.constant(lines[start : start + batch_size]))
@@ -129,7 +130,7 @@ def translate(
 
 
 def positive_int(text: str) -> int:
-    """Read a flag's value that counts something."""
+    """Parse the value of a flag that must be at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, received {value}")
@@ -145,13 +146,15 @@ def main(arguments: list[str]) -> int:
         "--saved_model", required=True, help="exported folder, with its version number"
     )
     parser.add_argument(
-        "--input", required=True, help="text, one sentence a line; .gz too"
+        "--input", required=True, help="text file (also .gz), one sentence per line"
     )
     parser.add_argument(
-        "--sample", type=positive_int, help="so many lines, evenly spaced; default: all"
+        "--sample",
+        type=positive_int,
+        help="translate this number of evenly spaced lines; default: all",
     )
     parser.add_argument(
-        "--batch_size", type=positive_int, default=32, help="sentences at once"
+        "--batch_size", type=positive_int, default=32, help="sentences per batch"
     )
     flags = parser.parse_args(arguments)
     if sys.stdout is None:
@@ -164,7 +167,7 @@ def main(arguments: list[str]) -> int:
         for line, (translation, score, _) in zip(lines, translated, strict=True):
             print(f"{line}\n  -> {translation}  ({score:.3f})")
         sys.stdout.flush()
-    except BrokenPipeError:  # who read the output is gone
+    except BrokenPipeError:  # the reader of the output is gone
         _drop_output()
         return 128 + signal.SIGPIPE
     except (OSError, ValueError) as error:
@@ -180,7 +183,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Keep Python from writing once more, as it ends, what could not be written."""
+    """Prevent Python from writing unwritable output again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -4,12 +4,11 @@
         --input=test.en --output=out/test.de --runner=DirectRunner \
         --direct_num_workers=2 --direct_running_mode=multi_processing
 
-writes out/test.de-00000-of-00005 and so on, 1,000 lines each, in the order of the
-input: `cat out/test.de-*-of-*` has one translation a line. Run again, it makes only the
-shards that are absent. The numbers of lines whose sources were cut to the length that
-the model reads are in out/test.de.truncated-00003-of-00005 and so on. Options that are
-not listed here are Beam's, which chooses with them where the pipeline runs. Needs the
-extra `beam`.
+writes shards of 1,000 lines, out/test.de-00000-of-00005 and so on, in input order:
+`cat out/test.de-*-of-*` has one translation per line. When run again, the program only
+translates missing shards. The numbers of lines that were cut to the model's input limit
+are in out/test.de.truncated-00003-of-00005 and so on. Other options are passed to Beam,
+such as --runner, which selects where the pipeline runs. Needs the extra `beam`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from absl import flags, logging
 if not __package__:  # run as a file: the checkout need not be installed
     _ROOT = str(pathlib.Path(__file__).resolve().parents[1])
     sys.path[0] = _ROOT
-    # For Beam's workers, which are processes of their own.
+    # For Beam's worker processes.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [_ROOT, os.environ.get("PYTHONPATH")])
     )
@@ -38,19 +37,17 @@ _SAVED_MODEL = flags.DEFINE_string(
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "Text file, one sentence a line, or a pattern of several, taken in the order of "
-    "their names; .gz too.",
+    "Text file (also .gz), one sentence per line, or a glob pattern of files, which "
+    "are read in the order of their names.",
 )
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "What the names of the shards begin with."
-)
+_OUTPUT = flags.DEFINE_string("output", None, "Prefix of the names of the shards.")
 _LINES_PER_SHARD = flags.DEFINE_integer(
-    "lines_per_shard", 1000, "Lines that a worker takes at once.", lower_bound=1
+    "lines_per_shard", 1000, "Lines per shard; a worker takes one.", lower_bound=1
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     TRANSLATED_AT_ONCE,
-    "Sentences translated at once; fewer where they are long.",
+    "Sentences translated at once; fewer for long sentences.",
     lower_bound=1,
 )
 
@@ -59,7 +56,7 @@ def main(beam_arguments: list[str]) -> dict:
     """Translate and return the JSON summary."""
     programs.check_given(_SAVED_MODEL, _INPUT, _OUTPUT)
     if not flags.FLAGS["verbosity"].present:
-        # Beam warns of every library of Google Cloud that it does not find.
+        # Beam warns about every missing Google Cloud library.
         logging.set_verbosity(logging.ERROR)
     startup.import_tensorflow()
     try:
@@ -80,7 +77,8 @@ def main(beam_arguments: list[str]) -> dict:
     print(
         f"{wording.count(summary['lines'], 'line')} in "
         f"{wording.count(summary['shards'], 'shard')}, "
-        f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} were there and skipped"
+        f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} existed and were "
+        "skipped"
     )
     decoding = saved_model.read_description(config.saved_model).get("decoding", {})
     text_files.report_cut(

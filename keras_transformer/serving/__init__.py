@@ -1,6 +1,7 @@
-"""A trained model in other programs: TensorFlow Serving, CTranslate2, Apache Beam.
+"""Using a trained model in TensorFlow Serving, CTranslate2 and Apache Beam.
 
-Begin with `signatures`, the functions of an export; `saved_model` writes and loads
-exports, `warmup` adds the requests that a server runs first, `client` asks a server,
-`bulk_translation` translates many files, `ctranslate2_converter` leaves TensorFlow.
+Begin with `signatures`, the functions of an exported model. `saved_model` writes and
+loads exports, `warmup` adds the requests that a server runs first, `client` sends
+requests to a server, `bulk_translation` translates many files on Beam, and
+`ctranslate2_converter` converts a model to CTranslate2.
 """

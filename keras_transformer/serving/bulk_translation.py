@@ -1,8 +1,8 @@
-"""Translating many lines with Apache Beam, into shards that are in input order.
+"""Bulk translation with Apache Beam, into shards that are in input order.
 
-A shard is a fixed number of lines that follow each other in the input. It is one
-element of the pipeline from reading to writing: nothing is regrouped, so each shard is
-written as soon as it is translated, and a stopped run goes on with the absent ones.
+A shard is a fixed number of consecutive input lines, and one element of the pipeline
+from reading to writing. Nothing is regrouped, so each shard is written as soon as it is
+translated, and a run that was stopped resumes with the missing shards.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineState
 
-from keras_transformer import text_files
+from keras_transformer import text_files, wording
 from keras_transformer.config import TRANSLATED_AT_ONCE, check_at_least
 from keras_transformer.inference.translator import Translation, translate_in_batches
 from keras_transformer.serving import saved_model as saved_model_lib
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20
-# Beam has this runner but does not know it by its name.
+# Part of Beam, but Beam does not resolve its short name.
 _DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 
 
 @dataclasses.dataclass(frozen=True)
 class BeamTranslationConfig:
-    """What is translated, with what, into what.
+    """Model, input and output of a bulk translation.
 
-    Paths are local, or of a file system that Beam knows and TensorFlow reads (gs://).
+    Paths are local, or on a file system that Beam and TensorFlow both support (gs://).
 
     Raises:
         ValueError: If a number is outside its range.
@@ -56,13 +56,13 @@ class BeamTranslationConfig:
 
     # An exported model, EXPORT_DIR/VERSION.
     saved_model: str
-    # One file or a pattern of several, one sentence a line; those in .gz are unpacked.
+    # A file or a glob pattern, one sentence per line; .gz files are decompressed.
     input: str
-    # What the names of the shards begin with.
+    # Prefix of the names of the shards.
     output: str
-    # Lines in a shard: what a worker takes at once, and what a stopped run may lose.
+    # A worker takes one shard at a time, and a stopped run loses unfinished shards.
     lines_per_shard: int = 1000
-    # Sentences translated at once; fewer where they are long.
+    # Sentences translated at once; fewer for long sentences.
     batch_size: int = TRANSLATED_AT_ONCE
 
     def __post_init__(self):
@@ -74,54 +74,54 @@ class BeamTranslationConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Piece:
-    """Lines of one file that follow each other."""
+class LineRange:
+    """Consecutive lines of one file."""
 
     path: str
-    # Bytes before the first of them, in the unpacked file.
+    # Byte offset of the first line in the decompressed file.
     offset: int
-    # Its number in the file, from 1.
+    # Number of the first line in the file, from 1.
     first_line: int
     num_lines: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """A file of translations and the lines it is made from."""
+    """An output file of translations, and its input lines."""
 
     path: str
-    # Names the lines whose sources were cut; absent where there is none.
+    # File with the numbers of truncated lines; not written if there are none.
     truncated_path: str
     # Number of the first line in the whole input, from 1.
     first_line: int
-    pieces: tuple[Piece, ...]
+    ranges: tuple[LineRange, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """Where the lines of each shard are."""
+    """The input lines of each shard."""
 
-    pieces: tuple[tuple[Piece, ...], ...]
+    ranges: tuple[tuple[LineRange, ...], ...]
     num_lines: int
-    # Over all lines, each ended by a line feed, in hexadecimal.
+    # Hexadecimal digest of all lines, each with a line feed.
     sha256: str
 
 
 def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
-    """Translate the shards that are not there yet.
+    """Translate the shards that do not exist yet.
 
     Args:
-        config: What to translate.
-        options: Of Beam, the runner among them.
+        config: Model, input and output.
+        options: Beam's options, including the runner.
 
     Returns:
-        "lines", "shards", "skipped_shards", which were there, and "truncated", the
-        number of sources cut to the model's length, in the skipped shards too.
+        "lines", "shards", "skipped_shards" (those that existed), and "truncated", the
+        number of sources cut to the model's input limit, including skipped shards.
 
     Raises:
         FileNotFoundError: If there is no model or no input.
-        ValueError: If the model does not translate, the input is empty or no UTF-8, or
-            the output has shards of something else.
+        ValueError: If the model does not translate, the input is empty or not valid
+            UTF-8, or existing shards have another input or model.
         OSError: If the folder of the output cannot be written.
         RuntimeError: If the pipeline fails.
     """
@@ -132,14 +132,14 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
     shards = plan_shards(config, index)
     claim_output(config, index)
     present = _list(f"{_literal(config.output)}-*")
-    absent = [shard for shard in shards if shard.path not in present]
-    if absent:
-        run_pipeline(absent, config, options)
-        check_written(absent)
+    missing = [shard for shard in shards if shard.path not in present]
+    if missing:
+        run_pipeline(missing, config, options)
+        check_written(missing)
     return {
         "lines": index.num_lines,
         "shards": len(shards),
-        "skipped_shards": len(shards) - len(absent),
+        "skipped_shards": len(shards) - len(missing),
         "truncated": count_truncated(shards, config.output),
     }
 
@@ -157,8 +157,8 @@ def run_pipeline(
         pipeline
         | "Shards" >> beam.Create(shards)
         | "Spread over workers" >> beam.Reshuffle()
-        # Dask repeats what a lost worker did: what it wrote is there.
-        | "Skip what is there" >> beam.Filter(is_absent)
+        # Dask repeats the work of a lost worker, including shards that it wrote.
+        | "Skip existing shards" >> beam.Filter(is_missing)
         | "Read" >> beam.Map(read_shard)
         | "Translate"
         >> RunInference(SavedModelHandler(config.saved_model, config.batch_size))
@@ -171,13 +171,13 @@ def run_pipeline(
 
 
 class SavedModelHandler(ModelHandler):
-    """Translates a shard at a time with an exported model, for RunInference.
+    """Translates one shard at a time with an exported model, for RunInference.
 
-    Beam's own handler for TensorFlow loads Keras models, calls them on stacked tensors
-    of one shape, and needs tensorflow_hub.
+    Beam's handler for TensorFlow does not fit: it loads Keras models, stacks inputs
+    into tensors of one shape, and needs tensorflow_hub.
 
     Args:
-        saved_model: The folder of a version.
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
         batch_size: Sentences translated at once.
     """
 
@@ -190,8 +190,8 @@ class SavedModelHandler(ModelHandler):
         return saved_model_lib.load(self._saved_model)
 
     def should_skip_batching(self) -> bool:
-        # Beam's batching hands on the last batch when a bundle ends, and DaskRunner
-        # drops what comes then (Beam 2.77).
+        # Beam's batching emits the last batch at the end of a bundle, and DaskRunner
+        # drops elements emitted then (Beam 2.77).
         return True
 
     def run_inference(
@@ -204,60 +204,62 @@ class SavedModelHandler(ModelHandler):
         yield shard, translate_in_batches(lines, self._batch_size, model)
 
 
-def is_absent(shard: Shard) -> bool:
+def is_missing(shard: Shard) -> bool:
     """Return whether a shard has not been written yet."""
     return not FileSystems.exists(shard.path)
 
 
 def read_shard(shard: Shard) -> tuple[Shard, list[str]]:
-    """Read the lines of a shard, and no others where the file is not compressed."""
+    """Read the lines of a shard; seeks to them unless the file is compressed."""
     lines = []
-    for piece in shard.pieces:
-        with open_lines(piece.path) as file:
-            file.seek(piece.offset)
-            contents = list(itertools.islice(file, piece.num_lines))
-        if len(contents) < piece.num_lines:
-            raise ValueError(f"{piece.path} lost lines while it was translated.")
+    for part in shard.ranges:
+        with open_lines(part.path) as file:
+            file.seek(part.offset)
+            contents = list(itertools.islice(file, part.num_lines))
+        if len(contents) < part.num_lines:
+            raise ValueError(f"{part.path} became shorter during the translation.")
         lines += [
-            text_files.decode_line(line.removesuffix(b"\n"), piece.path, number)
-            for number, line in enumerate(contents, start=piece.first_line)
+            text_files.decode_line(line.removesuffix(b"\n"), part.path, number)
+            for number, line in enumerate(contents, start=part.first_line)
         ]
     return shard, lines
 
 
 def write_shard(translated: tuple[Shard, list[Translation]]) -> None:
-    """Write a shard whole, after the numbers of its lines whose sources were cut."""
+    """Write the numbers of truncated lines, then the shard, each atomically."""
     shard, translations = translated
-    cut = [
+    truncated = [
         number
         for number, translation in enumerate(translations, start=shard.first_line)
         if translation.truncated
     ]
-    if cut:  # a file, because not every runner has metrics, and it outlives this run
-        write_whole(shard.truncated_path, "".join(f"{number}\n" for number in cut))
+    if truncated:
+        # In a file, because some runners have no metrics, and a later run reads it.
+        numbers = "".join(f"{number}\n" for number in truncated)
+        atomic_write(shard.truncated_path, numbers)
     lines = [text_files.one_line(translation.text) for translation in translations]
-    write_whole(shard.path, "".join(f"{line}\n" for line in lines))
+    atomic_write(shard.path, "".join(f"{line}\n" for line in lines))
 
 
-def write_whole(path: str, text: str) -> None:
-    """Write a file aside, then rename it, on any file system that Beam knows."""
+def atomic_write(path: str, text: str) -> None:
+    """Write a temporary file and rename it, on any file system that Beam supports."""
     folder, name = FileSystems.split(path)
-    aside = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}")
+    temporary = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}")
     try:
-        with _create(aside) as file:
+        with _create(temporary) as file:
             file.write(text.encode("utf-8"))
-        FileSystems.rename([aside], [path])
+        FileSystems.rename([temporary], [path])
     except BaseException:
         with contextlib.suppress(OSError):
-            FileSystems.delete([aside])
+            FileSystems.delete([temporary])
         raise
 
 
 def find_files(pattern: str) -> list[str]:
-    """Return the files of a pattern, sorted by name.
+    """Return the files that match a pattern, sorted by name.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If no file matches.
     """
     paths = sorted(_list(pattern))
     if not paths:
@@ -266,14 +268,14 @@ def find_files(pattern: str) -> list[str]:
 
 
 def index_lines(paths: Sequence[str], lines_per_shard: int) -> Index:
-    """Read the files once, a line at a time, to know where each shard begins.
+    """Read the files once, line by line, to find where each shard starts.
 
     Args:
-        paths: Of the files, in order; a shard may hold the end of one and the next.
-        lines_per_shard: All shards but the last have so many.
+        paths: The files in order; a shard may span several files.
+        lines_per_shard: Number of lines in all shards except the last.
 
     Raises:
-        ValueError: If a line is no UTF-8, or a .gz file is damaged.
+        ValueError: If a line is not valid UTF-8, or a .gz file is damaged.
     """
     digest = hashlib.sha256()
     shards: list[list[list]] = []
@@ -285,46 +287,47 @@ def index_lines(paths: Sequence[str], lines_per_shard: int) -> Index:
                 content = line.removesuffix(b"\n")
                 text_files.decode_line(content, path, number)
                 digest.update(content + b"\n")
-                begins_shard = num_lines % lines_per_shard == 0
-                if begins_shard:
+                starts_shard = num_lines % lines_per_shard == 0
+                if starts_shard:
                     shards.append([])
-                if begins_shard or number == 1:
+                if starts_shard or number == 1:
                     shards[-1].append([path, offset, number, 0])
                 shards[-1][-1][3] += 1
                 num_lines += 1
                 offset += len(line)
-    pieces = tuple(tuple(Piece(*piece) for piece in shard) for shard in shards)
-    return Index(pieces, num_lines, digest.hexdigest())
+    ranges = tuple(tuple(LineRange(*fields) for fields in shard) for shard in shards)
+    return Index(ranges, num_lines, digest.hexdigest())
 
 
 def plan_shards(config: BeamTranslationConfig, index: Index) -> list[Shard]:
-    """Return the shards of the whole input, in its order."""
+    """Return the shards of the whole input, in input order."""
     paths = [
-        shard_paths(name, len(index.pieces))
+        shard_paths(name, len(index.ranges))
         for name in (config.output, _truncated(config.output))
     ]
     first_lines = range(1, index.num_lines + 1, config.lines_per_shard)
     return [
-        Shard(*fields) for fields in zip(*paths, first_lines, index.pieces, strict=True)
+        Shard(*fields) for fields in zip(*paths, first_lines, index.ranges, strict=True)
     ]
 
 
 def check_written(shards: Sequence[Shard]) -> None:
-    """Raise unless all shards are there.
+    """Raise unless all shards exist.
 
     Raises:
         RuntimeError: If a runner lost some without an error.
     """
-    lost = [shard.path for shard in shards if is_absent(shard)]
+    lost = [shard.path for shard in shards if is_missing(shard)]
     if lost:
         raise RuntimeError(
-            f"The runner said it was done, but {len(lost)} shards are absent, such as "
-            f"{lost[0]}. Run the same command again, or choose another --runner."
+            f"The runner reported success, but {wording.count(len(lost), 'shard')} "
+            f"{'is' if len(lost) == 1 else 'are'} missing, such as {lost[0]}. Run the "
+            "same command again, or choose another --runner."
         )
 
 
 def count_truncated(shards: Sequence[Shard], output: str) -> int:
-    """Return how many sources of finished shards were cut to the model's length."""
+    """Return how many sources of finished shards were cut to the input limit."""
     present = _list(f"{_literal(_truncated(output))}-*")
     count = 0
     for shard in shards:
@@ -335,7 +338,7 @@ def count_truncated(shards: Sequence[Shard], output: str) -> int:
 
 
 def shard_paths(output: str, num_shards: int) -> list[str]:
-    """Return the names of all shards: sorted by name they are in input order."""
+    """Return the names of all shards; sorted names are in input order."""
     width = max(5, len(str(num_shards)))
     return [
         f"{output}-{number:0{width}d}-of-{num_shards:0{width}d}"
@@ -344,10 +347,10 @@ def shard_paths(output: str, num_shards: int) -> list[str]:
 
 
 def claim_output(config: BeamTranslationConfig, index: Index) -> None:
-    """Say beside the shards what they are made from, or check what is said there.
+    """Write a manifest of input and model next to the shards, or check an existing one.
 
     Raises:
-        ValueError: If the shards that are there are made from something else.
+        ValueError: If existing shards have another input, model or size.
         OSError: If the folder cannot be written.
     """
     path = f"{config.output}.manifest.json"
@@ -357,17 +360,17 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
         "saved_model_sha256": sha256_of_model(config.saved_model),
         "lines_per_shard": config.lines_per_shard,
         "lines": index.num_lines,
-        "shards": len(index.pieces),
+        "shards": len(index.ranges),
     }
-    remedy = f"Give another --output, or delete {path} and the shards."
+    remedy = f"Choose another --output, or delete {path} and the shards."
     if not FileSystems.exists(path):
         for name in (config.output, _truncated(config.output)):
             if _list(f"{_literal(name)}-*-of-*"):
                 raise ValueError(
-                    f"{name}-* are there, and no {path} that says what they are made "
-                    f"from. {remedy}"
+                    f"Files {name}-* exist without a manifest {path}, so their input "
+                    f"and model are unknown. {remedy}"
                 )
-        write_whole(path, json.dumps(ours, indent=2) + "\n")
+        atomic_write(path, json.dumps(ours, indent=2) + "\n")
         return
     with FileSystems.open(path) as file:
         content = file.read()
@@ -378,13 +381,13 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
         raise ValueError(f"{path} is damaged. {remedy}") from error
     if differing:
         raise ValueError(
-            f"{config.output}-* are made from something else: "
-            f"{', '.join(differing)} in {path} must be those of this run. {remedy}"
+            f"Files {config.output}-* belong to another run: {', '.join(differing)} in "
+            f"{path} must equal those of this run. {remedy}"
         )
 
 
 def sha256_of_model(saved_model: str) -> str:
-    """Return the hexadecimal SHA-256 over graph, weights and assets of a SavedModel."""
+    """Return the hexadecimal SHA-256 of a SavedModel's graph, weights and assets."""
     digest = hashlib.sha256()
     names = ("saved_model.pb", "variables/*", "assets/*")
     for pattern in names:
@@ -399,30 +402,30 @@ def sha256_of_model(saved_model: str) -> str:
 
 @contextlib.contextmanager
 def open_lines(path: str) -> Iterator[BinaryIO]:
-    """Open a file whose lines are read, unpacked if it is a .gz.
+    """Open a file for reading lines; .gz files are decompressed.
 
     Raises:
-        ValueError: If a .gz file is damaged, when that part of it is read.
+        ValueError: If a .gz file is damaged, when the damaged part is read.
     """
-    # Beam's own unpacking takes the lines of a .gz that was cut short for all of them.
+    # Beam's own decompression does not report a truncated .gz file.
     with FileSystems.open(
         path, compression_type=CompressionTypes.UNCOMPRESSED
-    ) as packed:
+    ) as stored:
         if not path.endswith(".gz"):
-            yield packed
+            yield stored
             return
         try:
-            with gzip.GzipFile(fileobj=packed) as file:
+            with gzip.GzipFile(fileobj=stored) as file:
                 yield file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path} is no whole .gz file: {error}") from error
+            raise ValueError(f"{path} is not a complete .gz file: {error}") from error
 
 
 def parse_options(arguments: Sequence[str]) -> PipelineOptions:
-    """Return Beam's options from a command line.
+    """Parse Beam's options from a command line.
 
     Raises:
-        ValueError: If Beam does not know one, or its value, or the runner cannot be
+        ValueError: If an option or its value is invalid, or the runner cannot be
             imported.
     """
     runner = _import_runner(PipelineOptions(arguments).view_as(StandardOptions).runner)
@@ -430,30 +433,31 @@ def parse_options(arguments: Sequence[str]) -> PipelineOptions:
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     parser = parsers[0]
 
-    def refuse(message):
-        raise ValueError(f"Apache Beam says: {message}.")
+    def raise_error(message):
+        raise ValueError(f"Apache Beam reports: {message}.")
 
-    parser.error = refuse
+    parser.error = raise_error
     _, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise ValueError(
-            f"neither this program nor Apache Beam knows {unknown[0]!r} (see --help)."
+            f"{unknown[0]!r} is not an option of this program or of Apache Beam (see "
+            "--help)."
         )
     options = PipelineOptions(arguments)
     options.view_as(StandardOptions).runner = runner
     if runner in (None, "DirectRunner"):
-        _keep_direct(options)
+        _set_direct_runner_defaults(options)
     elif runner == _DASK_RUNNER:
-        _take_shards_one_by_one(options)
+        _set_dask_defaults(options)
     return options
 
 
 def _import_runner(name: str | None) -> str | None:
-    """Import the runner, so that Beam knows its options; return Beam's name of it."""
+    """Import the runner, which defines its options; return its full name."""
     if name is not None and name.lower() in ("dask", "daskrunner"):
         name = _DASK_RUNNER
     if name is None or "." not in name:
-        return name  # Beam has the options of these
+        return name  # Beam already has the options of these
     try:
         importlib.import_module(name.rpartition(".")[0])
     except ModuleNotFoundError as error:
@@ -464,20 +468,21 @@ def _import_runner(name: str | None) -> str | None:
     return name
 
 
-def _take_shards_one_by_one(options: PipelineOptions) -> None:
-    """Let Dask give a worker one shard at a time, unless it is told otherwise."""
+def _set_dask_defaults(options: PipelineOptions) -> None:
+    """Make Dask give a worker one shard at a time, unless options say otherwise."""
     from apache_beam.runners.dask.dask_runner import DaskOptions
 
-    # By itself Dask gives 128 shards to one worker and keeps the others idle.
+    # By default Dask gives 128 shards to one worker while the others are idle.
     dask = options.view_as(DaskOptions)
     if dask.npartitions is None and dask.partition_size is None:
         dask.partition_size = 1
 
 
-def _keep_direct(options: PipelineOptions) -> None:
-    """Let DirectRunner run here, with the workers it is given, and quietly."""
-    # It would first download and start Prism, which does not read --direct_num_workers,
-    # but not where triggers may be unsafe (apache/beam issue 33623); we have none.
+def _set_direct_runner_defaults(options: PipelineOptions) -> None:
+    """Make DirectRunner use --direct_num_workers, and log errors only."""
+    # By default DirectRunner downloads and starts Prism, which ignores
+    # --direct_num_workers. Unsafe triggers disable that (apache/beam issue 33623); the
+    # pipeline has no triggers.
     options.view_as(TypeOptions).allow_unsafe_triggers = True
     worker = options.view_as(WorkerOptions)
     if worker.default_sdk_harness_log_level is None:
@@ -485,7 +490,7 @@ def _keep_direct(options: PipelineOptions) -> None:
 
 
 def _truncated(output: str) -> str:
-    """Return what the names of the files of cut lines begin with."""
+    """Return the prefix of the names of the files of truncated lines."""
     return f"{output}.truncated"
 
 
@@ -494,7 +499,7 @@ def _absolute(path: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """Return the pattern that means this path alone."""
+    """Return a pattern that matches only this path."""
     return re.sub(r"([*?[])", r"[\1]", path)
 
 

@@ -1,4 +1,4 @@
-"""Asking a TensorFlow Serving server for translations, over gRPC or REST."""
+"""Client of a TensorFlow Serving server, over gRPC or REST."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from typing import Any, Protocol
 from keras_transformer.config import check_above_zero, check_at_least, check_choice
 
 PROTOCOLS = ("grpc", "rest")
-# Waits between attempts, in seconds: the first, the longest, and their ratio. Each is
-# drawn between half and the whole, so that clients do not come back all at once.
+# Exponential backoff between attempts, in seconds: first wait, longest wait, growth.
+# Random jitter shortens each wait by up to half, so that clients do not synchronize.
 _FIRST_WAIT, _LONGEST_WAIT, _WAIT_GROWTH = 0.1, 2.0, 2.0
-# Batches whose rows are sorted by length together: 16 batches of captions have 8 % of
-# padding, and an answer waits for as many before it comes in order.
+# Rows are sorted by length within this number of batches. With 16, batches of captions
+# have 8 % padding; larger values delay answers, which are yielded in input order.
 _BATCHES_SORTED = 16
-# HTTP: of a busy server, or of a proxy that finds none.
+# HTTP status codes of a busy server, or of a proxy without a server.
 _BUSY_STATUSES = (429, 502, 503, 504)
-# What each input of a signature is, by name; "text" and the like come as strings.
+# Names of the inputs that are numbers; other inputs are strings.
 _FLOATS = ("temperature", "top_p")
 _INTEGERS = ("top_k", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
 class ClientConfig:
-    """Where a server is and how long to wait for it.
+    """Address of a server, and how to send requests.
 
     Raises:
         ValueError: If a number is outside its range, or the protocol unknown.
     """
 
-    # "HOST:PORT", of the protocol's own port (TF Serving: 8500 gRPC, 8501 REST).
+    # "HOST:PORT"; each protocol has its own port (TF Serving: 8500 gRPC, 8501 REST).
     server: str
     model_name: str
     protocol: str = "grpc"
     signature: str = "serving_default"
-    # For one batch, with all attempts while the server is absent or busy.
+    # For one batch, including all retries while the server is absent or busy.
     deadline_seconds: float = 30.0
-    # Sources in a request.
+    # Sources per request.
     batch_size: int = 32
-    # Requests at once.
+    # Number of requests sent at the same time.
     concurrency: int = 4
 
     def __post_init__(self):
@@ -58,43 +58,46 @@ class ClientConfig:
 
 
 class Connection(Protocol):
-    """A way to a server."""
+    """A connection to a server."""
 
     def predict(
         self, inputs: Mapping[str, Sequence], timeout_seconds: float
     ) -> dict[str, list]:
-        """Send one batch once and return its outputs, a list by name, one item a row.
+        """Send one batch, without retries, and return its outputs.
+
+        Returns:
+            By name, a list with one item per row.
 
         Raises:
-            NoAnswerError: If the server is absent or busy: it may be tried again.
-            TimeoutError: If the answer does not come in time.
-            ValueError: If the server refuses the request.
+            NoAnswerError: If the server is absent or busy; the request can be retried.
+            TimeoutError: If the answer takes too long.
+            ValueError: If the server rejects the request.
         """
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
 
 
 class NoAnswerError(Exception):
-    """A request found no server, or one too busy: it may be tried again."""
+    """The server is absent or busy; the request can be retried."""
 
 
 def ask(
     config: ClientConfig, inputs: Mapping[str, Sequence]
 ) -> Iterator[dict[str, Any]]:
-    """Send rows in batches of about equal length; yield answers in order as they come.
+    """Send rows in batches of similar length; yield answers in input order.
 
     Args:
-        config: The server.
-        inputs: By name, as the signature takes them, one item a row.
+        config: Server and requests.
+        inputs: The signature's inputs by name, one item per row.
 
     Yields:
         For each row its outputs by name; texts as str.
 
     Raises:
-        ValueError: If the server knows no such model or signature, or refuses the
+        ValueError: If the server does not have the model or signature, or rejects the
             inputs.
-        ConnectionError: If a batch finds no server, or a busy one, until its deadline.
+        ConnectionError: If the server is absent or busy until a batch's deadline.
         TimeoutError: If the deadline passes while the server works.
     """
     connection = connect(config)
@@ -102,10 +105,10 @@ def ask(
 
     def send(rows):
         batch = {name: [values[row] for row in rows] for name, values in inputs.items()}
-        outputs = persist(config, lambda left: connection.predict(batch, left), is_over)
+        outputs = retry(config, lambda left: connection.predict(batch, left), is_over)
         return [
-            {name: values[place] for name, values in outputs.items()}
-            for place in range(len(rows))
+            {name: values[index] for name, values in outputs.items()}
+            for index in range(len(rows))
         ]
 
     batches = in_batches([len(text) for text in inputs["text"]], config.batch_size)
@@ -119,16 +122,16 @@ def ask(
                 yield answers.pop(next_row)
                 next_row += 1
     finally:
-        is_over.set()  # after an error nothing is tried again, and the rest is not sent
+        is_over.set()  # after an error, nothing is retried and the rest is not sent
         connection.close()
         pool.shutdown(cancel_futures=True)
 
 
 def in_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Return batches of rows of about equal length; rows of a batch are not far apart.
+    """Return batches of row indices, of similar length and from nearby rows.
 
     Args:
-        lengths: Of all rows.
+        lengths: Length of each row.
         batch_size: Rows in a batch.
     """
     batches = []
@@ -144,35 +147,35 @@ def in_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
 
 
 def connect(config: ClientConfig) -> Connection:
-    """Return a connection of the protocol that is asked for."""
+    """Return a connection with the configured protocol."""
     return (GrpcConnection if config.protocol == "grpc" else RestConnection)(config)
 
 
-def persist(
+def retry(
     config: ClientConfig, attempt: Callable[[float], Any], is_over: threading.Event
 ) -> Any:
-    """Call `attempt` with the seconds left, again until it finds somebody to answer.
+    """Call `attempt` with exponential backoff until it succeeds or the deadline passes.
 
     Args:
-        config: With the deadline.
-        attempt: Sends the request and returns the answer.
-        is_over: Once it is set, nothing is tried again.
+        config: Has the deadline.
+        attempt: Sends the request and returns the answer; called with the seconds left.
+        is_over: Once set, nothing is retried.
 
     Raises:
-        ConnectionError: If no attempt until the deadline found an answer.
+        ConnectionError: If the server is absent or busy until the deadline.
         TimeoutError: If the deadline passes while the server works.
     """
     end = time.monotonic() + config.deadline_seconds
-    trouble, wait = None, _FIRST_WAIT
+    last_error, wait = None, _FIRST_WAIT
     while (left := end - time.monotonic()) > 0 and not is_over.is_set():
         try:
             return attempt(left)
         except NoAnswerError as error:
-            trouble = error
+            last_error = error
         left = end - time.monotonic()
         is_over.wait(min(left, wait * random.uniform(0.5, 1.0)))
         wait = min(_LONGEST_WAIT, wait * _WAIT_GROWTH)
-    raise _no_server(config, trouble) from trouble
+    raise _no_server(config, last_error) from last_error
 
 
 class GrpcConnection:
@@ -190,7 +193,7 @@ class GrpcConnection:
         self._channel = grpc.insecure_channel(
             config.server,
             options=[
-                ("grpc.enable_retries", 0),  # `persist` tries again
+                ("grpc.enable_retries", 0),  # `retry` does it
                 ("grpc.initial_reconnect_backoff_ms", int(1000 * _FIRST_WAIT)),
                 ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
                 ("grpc.max_receive_message_length", -1),
@@ -222,14 +225,14 @@ class GrpcConnection:
             if code in busy:
                 raise NoAnswerError(details) from error
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise _too_late(self._config) from error
+                raise _timeout(self._config) from error
             if code is grpc.StatusCode.NOT_FOUND:
                 raise _no_model(self._config, details) from error
-            raise _refused(self._config, f"{code.name}: {details}") from error
+            raise _rejected(self._config, f"{code.name}: {details}") from error
 
 
 class RestConnection:
-    """TF Serving's REST interface, with the columnar form of its requests."""
+    """TF Serving's REST API, with requests in columnar format."""
 
     def __init__(self, config: ClientConfig):
         import requests
@@ -253,12 +256,13 @@ class RestConnection:
         try:
             answer = response.json()
         except ValueError as error:
-            raise _refused(self._config, f"HTTP {status}, and no JSON") from error
+            details = f"HTTP {status}, and the answer is not JSON"
+            raise _rejected(self._config, details) from error
         if status == 404:
             raise _no_model(self._config, answer.get("error", ""))
         if status != 200 or "outputs" not in answer:
             details = f"HTTP {status}: {answer.get('error', 'no outputs')}"
-            raise _refused(self._config, details)
+            raise _rejected(self._config, details)
         return answer["outputs"]
 
     def close(self) -> None:
@@ -270,9 +274,10 @@ class RestConnection:
         try:
             return self._session.post(self._address, json=body, timeout=timeout_seconds)
         except exceptions.Timeout as error:
-            raise _too_late(self._config) from error
+            raise _timeout(self._config) from error
+        # ChunkedEncodingError: the server died while it answered.
         except (exceptions.ConnectionError, exceptions.ChunkedEncodingError) as error:
-            raise NoAnswerError(error) from error  # the latter: died while it answered
+            raise NoAnswerError(error) from error
 
 
 def predict_request(
@@ -281,9 +286,9 @@ def predict_request(
     """Return a `PredictRequest` of one batch.
 
     Args:
-        model_name: As the server knows it.
-        signature: Of the model.
-        inputs: By name, one item a row: str or bytes, float, or int.
+        model_name: Name of the model on the server.
+        signature: Name of a signature of the model.
+        inputs: By name, one item per row: str or bytes, float, or int.
     """
     from tensorflow.core.framework import types_pb2
     from tensorflow_serving.apis import predict_pb2
@@ -324,31 +329,37 @@ def _texts(values: Any) -> Any:
     return values.decode("utf-8")
 
 
-def _too_late(config: ClientConfig) -> TimeoutError:
+def _timeout(config: ClientConfig) -> TimeoutError:
     return TimeoutError(
-        f"No answer from {config.server} within {config.deadline_seconds:g} seconds. "
-        "Raise --deadline_seconds, lower --batch_size, or see how busy the server is."
+        f"No answer from {config.server} within {_deadline(config)}. Raise "
+        "--deadline_seconds, lower --batch_size, or check the load of the server."
     )
 
 
 def _no_server(config: ClientConfig, details: NoAnswerError | None) -> ConnectionError:
     return ConnectionError(
         f"No answer from {config.server} ({config.protocol}) within "
-        f"{config.deadline_seconds:g} seconds. Check that it runs and --server (TF "
+        f"{_deadline(config)}. Check --server and that the server is running (TF "
         "Serving listens on port 8500 for gRPC and 8501 for REST), or raise "
-        f"--deadline_seconds. It said: {details}"
+        f"--deadline_seconds. Last error: {details}"
     )
 
 
 def _no_model(config: ClientConfig, details: str) -> ValueError:
     return ValueError(
         f"The server {config.server} has no model {config.model_name!r} ready. Check "
-        f"--model_name. It said: {details}"
+        f"--model_name. Server error: {details}"
     )
 
 
-def _refused(config: ClientConfig, details: str) -> ValueError:
+def _rejected(config: ClientConfig, details: str) -> ValueError:
     return ValueError(
-        f"The server {config.server} refused the request for signature "
-        f"{config.signature!r} of model {config.model_name!r}. It said: {details}"
+        f"The server {config.server} rejected the request for signature "
+        f"{config.signature!r} of model {config.model_name!r}. Server error: {details}"
     )
+
+
+def _deadline(config: ClientConfig) -> str:
+    """Return "1 second" or "0.5 seconds"."""
+    plural = "" if config.deadline_seconds == 1 else "s"
+    return f"{config.deadline_seconds:g} second{plural}"

@@ -1,8 +1,8 @@
-"""Converting a trained model to CTranslate2's format.
+"""Converting a trained model to CTranslate2.
 
-CTranslate2 is a C++ engine with int8. It divides scores by length ** alpha, not by the
-((5 + length) / 6) ** alpha of §6.1: with the penalty off on both sides (alpha 0)
-outputs are the same up to rounding, with it on the order of hypotheses may differ.
+CTranslate2 is a C++ inference engine with int8 weights. Its length penalty is
+length ** alpha instead of the ((5 + length) / 6) ** alpha of §6.1. With alpha 0,
+outputs are equal up to rounding; otherwise the order of hypotheses may differ.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ def convert(
     output_dir: str | os.PathLike,
     quantization: str = "float32",
 ) -> None:
-    """Write a model as a CTranslate2 folder, whole or not at all.
+    """Write a model as a CTranslate2 folder, atomically.
 
-    Beside the model lies the vocabulary file of the tokenizer, for cutting text into
-    the pieces that CTranslate2 takes; it adds the end of a source itself.
+    The folder also contains the tokenizer, to split text into the pieces that
+    CTranslate2 takes as input. CTranslate2 adds EOS to a source itself.
 
     Args:
         translator: Model and tokenizer.
-        output_dir: The folder to write; a converted model that is there is replaced.
-        quantization: How weights are stored; "float32": as they are.
+        output_dir: The folder to write; an existing converted model is replaced.
+        quantization: Data type of the weights; "float32": unchanged.
 
     Raises:
         ValueError: If the quantization is unknown, or CTranslate2 cannot run the model.
-        FileExistsError: If `output_dir` holds something else than a converted model.
+        FileExistsError: If `output_dir` contains anything but a converted model.
         NotADirectoryError: If `output_dir` is a file.
         ModuleNotFoundError: If the extra `ctranslate2` is not installed.
     """
     check_choice("quantization", quantization, QUANTIZATIONS)
     atomic_files.check_folder(output_dir)
-    place = pathlib.Path(output_dir)
-    if place.is_dir() and any(place.iterdir()) and not (place / "model.bin").exists():
+    folder = pathlib.Path(output_dir)
+    is_empty = not folder.is_dir() or not any(folder.iterdir())
+    if not is_empty and not (folder / "model.bin").exists():
         raise FileExistsError(
-            f"{place} holds something else than a CTranslate2 model: it is not "
+            f"{folder} contains files other than a CTranslate2 model, so it is not "
             "replaced. Give a folder that does not exist yet."
         )
     spec = make_spec(translator)
@@ -62,7 +63,7 @@ def convert(
 
 
 def make_spec(translator: Translator) -> Any:
-    """Return the model as CTranslate2 describes one."""
+    """Return the model as a CTranslate2 model specification."""
     from ctranslate2 import specs
 
     config = translator.model.config
@@ -105,27 +106,27 @@ def make_spec(translator: Translator) -> Any:
 
 
 def check_convertible(config: ModelConfig) -> None:
-    """Raise unless CTranslate2 can run such a model.
+    """Raise unless CTranslate2 supports a model configuration.
 
     Raises:
-        ValueError: If it cannot; the message says why.
+        ValueError: If it does not; the message says why.
     """
     width = config.d_model // config.num_heads
     if (config.head_key_dim, config.head_value_dim) != (width, width):
         raise ValueError(
-            "CTranslate2 takes heads of d_model / num_heads alone. Received: "
+            "CTranslate2 needs key_dim = value_dim = d_model / num_heads. Received: "
             f"key_dim={config.head_key_dim}, value_dim={config.head_value_dim}, "
             f"d_model={config.d_model}, num_heads={config.num_heads}."
         )
     if config.attention_window is not None:
         raise ValueError(
-            "CTranslate2 has no restricted self-attention of this kind. Received: "
+            "CTranslate2 does not support restricted self-attention. Received: "
             f"attention_window={config.attention_window}."
         )
 
 
 def named_weights(translator: Translator) -> dict[str, np.ndarray]:
-    """Return the weights by their path below the model, in float32."""
+    """Return the weights by their path inside the model, in float32."""
     return {
         weight.path.split("/", 1)[1]: np.asarray(weight.numpy(), np.float32)
         for weight in translator.model.trainable_weights
@@ -133,7 +134,7 @@ def named_weights(translator: Translator) -> dict[str, np.ndarray]:
 
 
 def positions_of(translator: Translator) -> dict[str, np.ndarray]:
-    """Return the table of positions of each side, float32 `[positions, d_model]`."""
+    """Return each side's position encodings, float32 `[positions, d_model]`."""
     config, decoding = translator.model.config, translator.decoding
     if config.position_encoding == "learned":
         weights = named_weights(translator)
@@ -141,28 +142,33 @@ def positions_of(translator: Translator) -> dict[str, np.ndarray]:
             side: weights[f"{name}_positions/table"]
             for side, name in (("encoder", "source"), ("decoder", "target"))
         }
-    # The longest output, and as much again for whoever raises the limit there.
+    # Twice the longest output, so that the limit may be raised in CTranslate2.
     longest = 2 * (decoding.max_input_length + decoding.extra_decode_length)
-    places = np.arange(longest) + config.first_position
-    table = sinusoidal_encoding(places, config.d_model, config.position_layout)
+    positions = np.arange(longest) + config.first_position
+    table = sinusoidal_encoding(positions, config.d_model, config.position_layout)
     return dict.fromkeys(("encoder", "decoder"), np.asarray(table, np.float32))
 
 
 def vocabulary_of(translator: Translator) -> list[str]:
-    """Return the pieces in the order of their ids, each once."""
+    """Return the pieces in the order of their ids.
+
+    Raises:
+        ValueError: If two ids have the same piece.
+    """
     tokenizer = translator.tokenizer
     ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
     pieces = [piece.decode("utf-8") for piece in tokenizer.pieces(ids).numpy()]
     pieces[tokenizer.pad_id] = "<pad>"
     if len(set(pieces)) < len(pieces):
         raise ValueError(
-            "CTranslate2 needs a vocabulary without repetitions, and this one has some."
+            "CTranslate2 needs a vocabulary without duplicate pieces. Received: "
+            f"{len(pieces) - len(set(pieces))} duplicates among {len(pieces)} pieces."
         )
     return pieces
 
 
 def _layer(layer: Any, weights: Weights, name: str) -> None:
-    """Fill in a layer: a fused projection for what attends to one input."""
+    """Fill in a layer; self-attention has one fused query, key and value projection."""
     _attention(layer.self_attention, weights, f"{name}/self_attention", fused=True)
     if hasattr(layer, "attention"):
         _attention(layer.attention, weights, f"{name}/cross_attention", fused=False)
@@ -180,7 +186,7 @@ def _attention(spec: Any, weights: Weights, name: str, fused: bool) -> None:
 
 
 def _linear(spec: Any, weights: Weights, names: list[str]) -> None:
-    """Fill in one map, joined of several; their kernels are [out, in]."""
+    """Fill in one linear map from concatenated projections; kernels are [out, in]."""
     kernels = [weights[f"{name}/kernel"].T for name in names]
     spec.weight = np.ascontiguousarray(np.concatenate(kernels))
     biases = [weights[f"{name}/bias"] for name in names if f"{name}/bias" in weights]

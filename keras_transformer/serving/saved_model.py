@@ -1,4 +1,4 @@
-"""SavedModels: writing them, and using them (TF Serving loads the same)."""
+"""Writing and loading exported models (SavedModels, as loaded by TF Serving)."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from keras_transformer.inference.translator import (
 from keras_transformer.parsing.parser import (
     BATCH_SIZE,
     Parser,
-    ParseText,
     parse_in_batches,
 )
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ParsingModule, ServingModule
 
-# What translates, and what parses in the export of a parser.
+# Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"
 PARSE_SIGNATURE = "parse"
-# Beside the model, where TF Serving looks for what it does not load itself.
+# In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
-# Texts that try a model: drawn from its vocabulary, and these.
-_ODD_TEXTS = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
-# Scores may differ in rounding, and with them the choice between equally good outputs.
+# Edge cases among the texts that check an export; the others are random.
+_EDGE_CASES = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
+# Largest difference of scores, relative to scores above 1: for equal texts, and for
+# different texts with practically equal scores (ties).
 _SCORE_TOLERANCE = 1e-4
 _TIE_TOLERANCE = 1e-5
-_MOST_TIES = 0.25
-# Texts of a check that are tried alone besides.
+# Largest share of ties.
+_MAX_TIES = 0.25
+# Number of texts that are also checked in a batch of their own.
 _TEXTS_ALONE = 4
 
 
@@ -57,29 +58,30 @@ def export(
     has_packed_kernels: bool = True,
     has_warmup: bool = False,
 ) -> pathlib.Path:
-    """Write a SavedModel as the next version of a model, whole or not at all.
+    """Write a SavedModel as the next version of a model, atomically.
 
     Args:
-        searcher: What to export, with its search settings.
-        export_dir: Holds one folder a version, as TF Serving wants it.
-        num_best: Hypotheses of the signature `nbest`; None: the beam size. A parser has
-            no such signature.
-        signatures: Their names; None: all that `ServingModule` has, or `ParsingModule`
-            for a parser.
-        description: Written beside the model, as JSON, with "weights_bytes" added: of
-            the weights that the signatures read.
-        check_texts: Translated (parsed) by the export as written and by `searcher`,
-            where the signature `serving_default` (`parse`) is among those exported.
-        has_packed_kernels: Whether to store the decoder's kernels packed too: a larger
-            file, and faster searches for few sentences.
-        has_warmup: Whether to add the requests that TF Serving runs first.
+        searcher: The translator or parser to export, with its search settings.
+        export_dir: Contains one folder per version, as TF Serving expects.
+        num_best: Hypotheses of the signature `nbest`; None: the beam size. Not for
+            parsers, which do not have this signature.
+        signatures: Names of the signatures; None: all of `ServingModule`, or of
+            `ParsingModule` for a parser.
+        description: Written next to the model, as JSON, with "weights_bytes" added, the
+            size of the weights that the signatures read.
+        check_texts: Texts that the export must translate (parse) the same as
+            `searcher`. Not checked if the signature `serving_default` (`parse`) is not
+            exported.
+        has_packed_kernels: Whether to store the decoder's packed kernels too: a larger
+            file, but faster searches for few sentences.
+        has_warmup: Whether to add warmup requests for TF Serving.
 
     Returns:
         The folder of the version, EXPORT_DIR/VERSION.
 
     Raises:
-        ValueError: If a signature is unknown, `num_best` comes with a parser, or the
-            export answers one of `check_texts` differently; nothing is left then.
+        ValueError: If a signature is unknown, `num_best` is given for a parser, or the
+            export answers one of `check_texts` differently. No version is written then.
         OSError: If the disk is full or the folder cannot be written.
         ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
@@ -123,11 +125,11 @@ def export(
 
 
 def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Module:
-    """Return what holds the vocabulary and the weights that functions read, no more.
+    """Return a module with only the tokenizer and the weights that functions read.
 
-    Every function that a saved object has is traced and written, asked for or not. And
-    of a variable of Keras a copy is written, which the functions do not read: Python
-    puts that right when it loads, TF Serving's loader does not (Keras 3.15).
+    SavedModel traces and writes all functions of the saved object, so it must not be
+    the serving module. It also writes Keras variables as copies that the functions do
+    not read. Python's loader repairs that, TF Serving's does not (Keras 3.15).
     """
     traced = [function.get_concrete_function() for function in functions]
     read = {handle.ref() for each in traced for handle in each.captured_inputs}
@@ -145,16 +147,16 @@ def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Mod
 def check_same(
     searcher: Translator | Parser, saved_model: str | os.PathLike, texts: Sequence[str]
 ) -> None:
-    """Raise unless an exported model answers as the one it was made of.
+    """Raise unless an exported model gives the same answers as its original.
 
     Args:
-        searcher: What was exported.
+        searcher: The exported translator or parser.
         saved_model: The export.
-        texts: What to translate, or parse: all together, and the last few alone too,
-            for which the export may read other weights.
+        texts: Texts to translate or parse, in batches. The last few are also run alone,
+            because the export may read other weights for a single text.
 
     Raises:
-        ValueError: If an answer differs, and not for a tie; the message shows it.
+        ValueError: If an answer differs and is not a tie; the message shows examples.
     """
     if not len(texts):
         return
@@ -173,7 +175,7 @@ def check_same(
     answers += zip(texts[last], ours[last], run(texts[last], 1, other), strict=True)
     differing = [answer for answer in answers if not _is_same(*answer[1:])]
     ties = [answer for answer in answers if answer[1].text != answer[2].text]
-    if len(ties) > len(answers) * _MOST_TIES:  # so many are none
+    if len(ties) > len(answers) * _MAX_TIES:
         differing = ties
     if differing:
         shown = {
@@ -182,34 +184,34 @@ def check_same(
         }
         verb = "parses" if isinstance(searcher, Parser) else "translates"
         raise ValueError(
-            f"The export {verb} {len(shown)} of {len(set(texts))} texts otherwise "
-            f"than the model, so it is not kept: {'; '.join([*shown.values()][:5])}."
+            f"The export {verb} {len(shown)} of {len(set(texts))} texts differently "
+            f"from the model, so it is deleted: {'; '.join([*shown.values()][:5])}."
         )
 
 
 def _is_same(own: Any, other: Any) -> bool:
-    """Whether two answers are equal, or a tie; no score that is no number is equal."""
+    """Return whether two answers are equal or a tie; NaN scores are neither."""
     difference, size = abs(own.score - other.score), max(1, abs(own.score))
     tolerance = _SCORE_TOLERANCE if own.text == other.text else _TIE_TOLERANCE
     return difference <= tolerance * size and own.truncated == other.truncated
 
 
 def trial_texts(searcher: SequenceGenerator, count: int, seed: int = 0) -> list[str]:
-    """Return texts to try a model with: odd ones, and words of its own vocabulary.
+    """Return texts to check a model with: edge cases, and random text.
 
     Args:
-        searcher: With its tokenizer.
-        count: How many.
-        seed: Of the choice.
+        searcher: Random texts are made from its vocabulary.
+        count: Number of texts.
+        seed: Random seed.
     """
     draw = np.random.default_rng(seed)
     size = searcher.model.config.vocab_size
     rows = [draw.integers(4, size, size=1 + number % 20) for number in range(count)]
-    return [*_ODD_TEXTS, *searcher.tokenizer.decode(rows)][:count]
+    return [*_EDGE_CASES, *searcher.tokenizer.decode(rows)][:count]
 
 
 def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
-    """Return what an exported model says of itself, {} where it says nothing.
+    """Return the description of an exported model, {} if it has none.
 
     Raises:
         ValueError: If the description is damaged.
@@ -227,7 +229,7 @@ def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
 
 
 def next_version(export_dir: str | os.PathLike) -> int:
-    """Return the number after the highest version in a folder; 1 for none."""
+    """Return the number after the highest version in a folder; 1 for an empty one."""
     folder = pathlib.Path(export_dir)
     if not folder.is_dir():
         return 1
@@ -240,11 +242,11 @@ def translate(
     texts: Sequence[str],
     batch_size: int = TRANSLATED_AT_ONCE,
 ) -> list[Translation]:
-    """Translate texts with an exported model, in batches of about equal length.
+    """Translate texts with an exported model, in batches of similar length.
 
     Args:
         saved_model: The folder of a version, EXPORT_DIR/VERSION.
-        texts: One source each.
+        texts: The sources.
         batch_size: Sources translated at once.
 
     Raises:
@@ -257,10 +259,10 @@ def translate(
 def load(
     saved_model: str | os.PathLike,
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return what translates a batch, as `translate_in_batches` calls it.
+    """Load an exported model; return the batch function for `translate_in_batches`.
 
     Args:
-        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+        saved_model: The folder of a version, local or remote (gs://).
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -279,32 +281,13 @@ def load(
     return translate_batch
 
 
-def parse(
-    saved_model: str | os.PathLike,
-    sentences: Sequence[str],
-    batch_size: int = BATCH_SIZE,
-) -> list[ParseText]:
-    """Parse sentences with an exported parser, in batches of about equal length.
-
-    Args:
-        saved_model: The folder of a version, EXPORT_DIR/VERSION.
-        sentences: One each, words and punctuation apart.
-        batch_size: Sentences parsed at once.
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not parse, or is damaged.
-    """
-    return parse_in_batches(sentences, batch_size, load_parser(saved_model))
-
-
 def load_parser(
     saved_model: str | os.PathLike,
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Return what parses a batch, as `parse_in_batches` calls it.
+    """Load an exported parser; return the batch function for `parse_in_batches`.
 
     Args:
-        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
+        saved_model: The folder of a version, local or remote (gs://).
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -315,11 +298,11 @@ def load_parser(
 
 
 def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> None:
-    """Raise unless a folder holds a model with a signature; loads no weights.
+    """Raise unless a folder has a model with this signature; loads no weights.
 
     Args:
-        saved_model: The folder of a version, here or where TensorFlow reads (gs://).
-        name: Of the signature.
+        saved_model: The folder of a version, local or remote (gs://).
+        name: Name of the signature.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -346,15 +329,15 @@ def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> No
 
 
 def _signature(saved_model: str | os.PathLike, name: str) -> Callable:
-    """Load a signature of an exported model."""
+    """Load one signature of an exported model."""
     check_signature(saved_model, name)
     try:
         loaded = tf.saved_model.load(os.fspath(saved_model))
-    except Exception as error:  # TensorFlow has another for each kind of damage
+    except Exception as error:  # each kind of damage raises another exception
         raise ValueError(
             f"The model in {saved_model} cannot be loaded, perhaps because a file is "
             f"missing or damaged: {str(error).splitlines()[0]}. Copy the whole folder "
             "again, or export the model again."
         ) from error
-    # The weights live as long as the loaded model.
+    # The closure keeps `loaded` alive, which owns the weights.
     return lambda **inputs: loaded.signatures[name](**inputs)

@@ -1,7 +1,7 @@
 """The signatures of an exported model: strings in, strings and scores out.
 
-Every signature takes and gives tensors whose first axis is the batch, of any size, 0
-too, and treats each row for itself: a server may join the requests of several clients.
+The first axis of all inputs and outputs is the batch, of any size including 0. Rows are
+independent, so a server may batch the requests of several clients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from keras_transformer.parsing.parser import Parser
 Tensors = dict[str, tf.Tensor]
 
 
-def _of(dtype: tf.DType, name: str) -> tf.TensorSpec:
+def _batched(dtype: tf.DType, name: str) -> tf.TensorSpec:
     return tf.TensorSpec([None], dtype, name=name)
 
 
 class ServingModule(tf.Module):
-    """What is exported: a translator behind the signatures that servers call.
+    """The signatures of an exported translator.
 
     Args:
-        translator: What translates.
-        num_best: Hypotheses that `nbest` returns; None: as many as the beam holds.
+        translator: The translator.
+        num_best: Hypotheses that `nbest` returns; None: the beam size.
 
     Raises:
         ValueError: If `num_best` is outside [1, beam_size].
@@ -38,7 +38,7 @@ class ServingModule(tf.Module):
         check_num_best(self.num_best, translator.decoding)
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-        """Return the functions by the names that clients call them."""
+        """Return the functions by signature name."""
         return {
             "serving_default": self.serving_default,
             "nbest": self.nbest,
@@ -48,7 +48,7 @@ class ServingModule(tf.Module):
             "score": self.score,
         }
 
-    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def serving_default(self, text: tf.Tensor) -> Tensors:
         """Translate.
 
@@ -62,9 +62,9 @@ class ServingModule(tf.Module):
         """
         return _best(self.translator.translate_batch(text))
 
-    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def nbest(self, text: tf.Tensor) -> Tensors:
-        """Translate in several ways.
+        """Return several translations of each text.
 
         Args:
             text: string `[batch]`, UTF-8.
@@ -80,28 +80,28 @@ class ServingModule(tf.Module):
         return {name: result[name] for name in ("translations", "scores")}
 
     @tf.function(
-        input_signature=[_of(tf.string, "text"), _of(tf.string, "prefix")],
+        input_signature=[_batched(tf.string, "text"), _batched(tf.string, "prefix")],
         autograph=False,
     )
     def prefix(self, text: tf.Tensor, prefix: tf.Tensor) -> Tensors:
-        """Translate to outputs that begin as asked.
+        """Translate with given beginnings of the translations.
 
         Args:
             text: string `[batch]`, UTF-8.
-            prefix: string `[batch]`: what each translation begins with; "": anything.
+            prefix: string `[batch]`: beginning of each translation; "": none.
 
         Returns:
-            As `serving_default`; the prefix is part of translation and score.
+            Same as `serving_default`; translation and score include the prefix.
         """
         return _best(self.translator.translate_with_prefix(text, prefix))
 
     @tf.function(
         input_signature=[
-            _of(tf.string, "text"),
-            _of(tf.float32, "temperature"),
-            _of(tf.int32, "top_k"),
-            _of(tf.float32, "top_p"),
-            _of(tf.int32, "seed"),
+            _batched(tf.string, "text"),
+            _batched(tf.float32, "temperature"),
+            _batched(tf.int32, "top_k"),
+            _batched(tf.float32, "top_p"),
+            _batched(tf.int32, "seed"),
         ],
         autograph=False,
     )
@@ -113,20 +113,22 @@ class ServingModule(tf.Module):
         top_p: tf.Tensor,
         seed: tf.Tensor,
     ) -> Tensors:
-        """Draw a translation by chance.
+        """Sample a random translation.
 
         Args:
             text: string `[batch]`, UTF-8.
-            temperature: float32 `[batch]`: 1: as the model; 0, less or NaN: the
-                likeliest token.
-            top_k: int32 `[batch]`: tokens drawn from; 0 or less: all.
-            top_p: float32 `[batch]`: probability drawn from, of the likeliest; 1 or
-                more: all; 0, less or NaN: the likeliest token.
+            temperature: float32 `[batch]`: 1: the model's probabilities; 0, negative
+                or NaN: the most likely token.
+            top_k: int32 `[batch]`: sample from the k most likely tokens; 0 or negative:
+                from all.
+            top_p: float32 `[batch]`: sample from the most likely tokens with this total
+                probability; 1 or more: from all; 0, negative or NaN: the most likely
+                token.
             seed: int32 `[batch]`: the same seed gives the same translation.
 
         Returns:
             "translation", string `[batch]`; "log_probability", float32 `[batch]`, of
-            the model as it is; "truncated", bool `[batch]`.
+            the unmodified model; "truncated", bool `[batch]`.
         """
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
@@ -156,9 +158,9 @@ class ServingModule(tf.Module):
             "truncated": truncated,
         }
 
-    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def align(self, text: tf.Tensor) -> Tensors:
-        """Translate and say which piece of the source each piece came from.
+        """Translate, and return the attention of each target piece to the source.
 
         Args:
             text: string `[batch]`, UTF-8.
@@ -166,9 +168,9 @@ class ServingModule(tf.Module):
         Returns:
             "translation", string `[batch]`; "source_pieces", string `[batch, source]`,
             and "target_pieces", string `[batch, target]`, both with "</s>" at the end,
-            then ""; "attention", float32 `[batch, target, source]`: when the piece was
-            written, the encoder-decoder attention of the last layer but one (the layer
-            that aligns best: Garg et al. 2019), mean over the heads; 0 beside "".
+            then ""; "attention", float32 `[batch, target, source]`: encoder-decoder
+            attention of the penultimate layer (the one that aligns best: Garg et al.
+            2019), mean over heads; 0 at the padding.
         """
         translator, model = self.translator, self.translator.model
         source, _ = translator.source_tokens(text)
@@ -190,20 +192,23 @@ class ServingModule(tf.Module):
         }
 
     @tf.function(
-        input_signature=[_of(tf.string, "text"), _of(tf.string, "target_text")],
+        input_signature=[
+            _batched(tf.string, "text"),
+            _batched(tf.string, "target_text"),
+        ],
         autograph=False,
     )
     def score(self, text: tf.Tensor, target_text: tf.Tensor) -> Tensors:
-        """Say how likely given translations are.
+        """Return the log probability of given translations.
 
         Args:
             text: string `[batch]`, UTF-8.
-            target_text: string `[batch]`: what each might be translated to.
+            target_text: string `[batch]`: a translation of each text.
 
         Returns:
-            "log_probability", float32 `[batch]`, natural logarithm, the end of the
-            sentence counted, no length penalty; "num_tokens", int32 `[batch]`, of the
-            target, its end counted. Texts over the length limit are cut.
+            "log_probability", float32 `[batch]`: natural logarithm, including EOS,
+            without length penalty; "num_tokens", int32 `[batch]`: tokens of the target,
+            including EOS. Texts over the length limit are cut.
         """
         translator, config = self.translator, self.translator.model.config
         source, _ = translator.source_tokens(text)
@@ -214,7 +219,7 @@ class ServingModule(tf.Module):
         output, _ = translator.decode(source, target)
 
         def log_probs(step):
-            """One position of the whole batch: the logits of all would be too many."""
+            """Handle one position: logits of all positions would not fit in memory."""
             states, tokens = step
             logits = translator.model.output_embedding.logits(states[:, tf.newaxis])
             own = tf.gather(logits[:, 0], tokens, batch_dims=1)
@@ -232,7 +237,7 @@ class ServingModule(tf.Module):
         }
 
     def _uniforms(self, seeds: tf.Tensor) -> tf.Tensor:
-        """Return the chances of every step, float32 `[batch, longest output]`."""
+        """Return random numbers for every step, float32 `[batch, longest output]`."""
         settings = self.translator.decoding
         longest = settings.max_input_length + settings.extra_decode_length
         return tf.map_fn(
@@ -243,10 +248,10 @@ class ServingModule(tf.Module):
 
 
 class ParsingModule(tf.Module):
-    """What is exported of a parser: one signature, instead of the translator's.
+    """The signature of an exported parser.
 
     Args:
-        parser: What parses.
+        parser: The parser.
     """
 
     def __init__(self, parser: Parser):
@@ -254,29 +259,29 @@ class ParsingModule(tf.Module):
         self.parser = parser
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-        """Return the functions by the names that clients call them."""
+        """Return the functions by signature name."""
         return {"parse": self.parse}
 
-    @tf.function(input_signature=[_of(tf.string, "text")], autograph=False)
+    @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def parse(self, text: tf.Tensor) -> Tensors:
         """Parse.
 
         Args:
-            text: string `[batch]`, UTF-8: a sentence each, words and punctuation
-                apart.
+            text: string `[batch]`, UTF-8: sentences with words and punctuation
+                separated by spaces.
 
         Returns:
-            "tree", string `[batch]`, in Penn Treebank brackets on one line, "" for a
-            sentence without words; "score", float32 `[batch]`, log probability / length
-            penalty; "truncated", bool `[batch]`, whether the model read but a part of
-            the sentence; "valid", bool `[batch]`, whether the model's answer is a tree
+            "tree", string `[batch]`: Penn Treebank brackets on one line, "" for a
+            sentence without words; "score", float32 `[batch]`: log probability / length
+            penalty; "truncated", bool `[batch]`: whether the sentence was cut to the
+            input limit; "valid", bool `[batch]`: whether the model's output is a tree
             over the sentence.
         """
         return self.parser.parse_batch(text)
 
 
 def _best(result: Tensors) -> Tensors:
-    """Return the first hypothesis of what a translator found."""
+    """Return the best hypothesis of each row of a translator's result."""
     return {
         "translation": result["translations"][:, 0],
         "score": result["scores"][:, 0],

@@ -1,7 +1,7 @@
-"""Requests that TF Serving runs before a model gets traffic, so that no client waits.
+"""Warmup requests: TF Serving runs them before a model gets traffic.
 
-The first request of every new shape costs TensorFlow time. The requests here cover the
-lengths that sources have, by powers of two, alone and in a batch, for each signature.
+TensorFlow is slow for the first request of every new shape. The warmup requests cover
+source lengths of powers of two, single and in a batch, for each signature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.serving.client import predict_request
 
-# Where TF Serving looks, in the folder of a version.
+# Path in the folder of a version, as defined by TF Serving.
 FILE = pathlib.PurePath("assets.extra") / "tf_serving_warmup_requests"
 _BATCH_SIZES = (1, 8)
 
@@ -28,12 +28,12 @@ def write_warmup_requests(
     signatures: Sequence[str],
     longest: int = 128,
 ) -> int:
-    """Write the requests into an exported model.
+    """Write the warmup requests into an exported model.
 
     Args:
-        saved_model: The folder of a version.
-        searcher: What was exported.
-        signatures: Names of its signatures.
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
+        searcher: The exported translator or parser.
+        signatures: Names of the exported signatures.
         longest: Tokens of the longest source.
 
     Returns:
@@ -67,7 +67,7 @@ def warmup_requests(
     for signature in signatures:
         for batch_size in _BATCH_SIZES:
             for length in lengths:
-                # Pieces of the vocabulary, drawn; as words they are about as many.
+                # Random ids; tokenizing their text again gives a similar length.
                 rows = draw.integers(4, size, size=(batch_size, length))
                 texts = searcher.tokenizer.decode(rows.tolist())
                 yield predict_request(
@@ -76,7 +76,7 @@ def warmup_requests(
 
 
 def inputs_for(signature: str, texts: Sequence[str]) -> dict[str, Sequence]:
-    """Return inputs of a signature that are all valid, one item a text."""
+    """Return valid inputs of a signature, one item per text."""
     batch = len(texts)
     inputs: dict[str, Sequence] = {"text": texts}
     if signature == "prefix":

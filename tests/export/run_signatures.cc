@@ -2,8 +2,8 @@
 //
 //   run_signatures SAVED_MODEL OPS.so < LINES
 //
-// A line of input is a source and, after a tab, a second text for the signatures that
-// take one. Prints "SIGNATURE \t OUTPUT \t ROW \t VALUES" lines; no Python takes part.
+// An input line is a source and, after a tab, a second text for the signatures that
+// take one. Prints lines "SIGNATURE \t OUTPUT \t ROW \t VALUES". Uses no Python.
 #include <iostream>
 #include <string>
 #include <vector>

@@ -1,11 +1,11 @@
-"""A server that speaks TF Serving's protocols over a real SavedModel.
+"""A test server of a SavedModel with TF Serving's protocols.
 
     python -m tests.export.small_server exports/my/1
 
-serves the model as `small` on this machine until Ctrl-C, for trying a client.
+serves the model as `small` on this machine until Ctrl-C, to try a client.
 
-It joins the rows of requests that wait at the same time into one batch, as TF Serving's
-batching does, so that what clients get back must not depend on their neighbours.
+Like TF Serving, it batches the rows of requests that wait at the same time, so answers
+must not depend on the other rows of a batch.
 """
 
 import concurrent.futures
@@ -31,11 +31,11 @@ class BusyError(Exception):
 
 
 class BatchingModel:
-    """Runs signatures, a batch of waiting requests at a time; refuses while `is_busy`.
+    """Runs signatures on batches of waiting requests; rejects them while `is_busy`.
 
     Args:
-        saved_model: The folder of a version.
-        delay_seconds: How much slower each batch is than the model.
+        saved_model: The folder of a version, EXPORT_DIR/VERSION.
+        delay_seconds: Delay added to each batch.
     """
 
     def __init__(self, saved_model, delay_seconds=0.0):
@@ -48,7 +48,7 @@ class BatchingModel:
         threading.Thread(target=self._work, daemon=True).start()
 
     def run(self, signature, inputs):
-        """Return the outputs for one request, computed along with others."""
+        """Return the outputs of one request, which may share a batch with others."""
         if self.is_busy:
             self.num_refused += 1
             raise BusyError("The batch scheduling queue is full")
@@ -80,8 +80,8 @@ class BatchingModel:
             }
             outputs = self.signatures[name](**joined)
             starts = np.cumsum([0, *sizes])
-            for place, (_, _, future) in enumerate(items):
-                rows = slice(starts[place], starts[place + 1])
+            for index, (_, _, future) in enumerate(items):
+                rows = slice(starts[index], starts[index + 1])
                 future.set_result(
                     {key: value.numpy()[rows] for key, value in outputs.items()}
                 )
@@ -91,7 +91,7 @@ class BatchingModel:
 
 
 class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """The gRPC side."""
+    """The gRPC service."""
 
     def __init__(self, model):
         self.model = model
@@ -107,7 +107,7 @@ class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
             outputs = self.model.run(request.model_spec.signature_name, inputs)
         except KeyError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except BusyError as error:  # each of the two codes in turn
+        except BusyError as error:  # alternate between the two codes
             codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
             context.abort(codes[self.model.num_refused % 2], str(error))
         response = predict_pb2.PredictResponse()
@@ -117,7 +117,7 @@ class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 def handler_of(model):
-    """Return the REST side."""
+    """Return the HTTP handler of the REST API."""
     dtypes = {
         "temperature": np.float32,
         "top_p": np.float32,
@@ -144,7 +144,7 @@ def handler_of(model):
             except KeyError as error:
                 self.answer(400, {"error": str(error)})
                 return
-            except BusyError as error:  # each of the four codes in turn
+            except BusyError as error:  # cycle through the four codes
                 status = (503, 429, 502, 504)[model.num_refused % 4]
                 self.answer(status, {"error": str(error)})
                 return
@@ -173,9 +173,9 @@ def as_json(array):
 
 
 class Door:
-    """A port in front of a server that can be shut: the server is absent, then.
+    """A proxy that can be shut, to simulate an absent server.
 
-    Whoever is connected when it is shut sees the server die.
+    Clients that are connected when it is shut see the server die.
 
     Args:
         address: "HOST:PORT" of the server.
@@ -184,7 +184,7 @@ class Door:
     def __init__(self, address):
         host, _, port = address.rpartition(":")
         self._server = (host, int(port))
-        # Holds the port for us; connections are refused, as nobody listens.
+        # Reserves the port; connections are refused until `open` listens.
         self._holder = socket.socket()
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._holder.bind(("127.0.0.1", 0))
@@ -193,13 +193,13 @@ class Door:
         self.address = f"127.0.0.1:{self._port}"
 
     def open(self):
-        """Let clients in, from now on."""
+        """Start to accept connections."""
         listener = socket.create_server(("127.0.0.1", self._port))
         self._sockets.append(listener)
-        threading.Thread(target=self._let_in, args=[listener], daemon=True).start()
+        threading.Thread(target=self._accept, args=[listener], daemon=True).start()
 
     def shut(self):
-        """Cut all connections and refuse others."""
+        """Close all connections and refuse new ones."""
         while self._sockets:
             either = self._sockets.pop()
             with contextlib.suppress(OSError):
@@ -207,21 +207,21 @@ class Door:
             either.close()
 
     def close(self):
-        """Shut, and give the port up."""
+        """Shut the proxy and release the port."""
         self.shut()
         self._holder.close()
 
-    def _let_in(self, listener):
-        with contextlib.suppress(OSError):  # until it is shut
+    def _accept(self, listener):
+        with contextlib.suppress(OSError):  # raised when the listener is closed
             while True:
                 ends = [listener.accept()[0], socket.create_connection(self._server)]
                 self._sockets += ends
                 for pair in (ends, ends[::-1]):
-                    threading.Thread(target=hand_on, args=pair, daemon=True).start()
+                    threading.Thread(target=forward, args=pair, daemon=True).start()
 
 
-def hand_on(source, target):
-    """Send what comes from one socket to another, until either is closed."""
+def forward(source, target):
+    """Forward data from one socket to another until either is closed."""
     with contextlib.suppress(OSError):
         while block := source.recv(1 << 16):
             target.sendall(block)

@@ -1,4 +1,4 @@
-"""The export runs in C++ with the loader that TF Serving uses, without Python."""
+"""An export runs in C++ with the loader of TF Serving, without Python."""
 
 import collections
 import os
@@ -43,7 +43,7 @@ def runner(tmp_path_factory, repository):
 
 
 def run(runner, saved_model, lines):
-    """Return {(signature, output): rows of values} as the program printed them."""
+    """Run the program and return {(signature, output): rows of printed values}."""
     import tensorflow_text
 
     operators = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
@@ -62,12 +62,12 @@ def run(runner, saved_model, lines):
 
 
 def escaped(text):
-    """As the program prints a text."""
+    """Return a text as the program prints it."""
     return text.replace("\t", "\\t").replace("\n", "\\n")
 
 
 @pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
-def test_every_signature_gives_in_cpp_what_it_gives_in_python(runner, export, request):
+def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
     saved_model = request.getfixturevalue(export)
     draw = random.Random(7)
     words = " ".join(LINES).split()

@@ -1,4 +1,4 @@
-"""The program that needs nothing but TensorFlow runs any exported model."""
+"""The program that needs only TensorFlow runs any exported model."""
 
 import errno
 import importlib.util
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 class ShoutingModel(tf.Module):
-    """Stands for an exported model: "translates" to upper case, scores by length."""
+    """A fake model: "translates" to upper case and scores by length."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def serve(self, text):
@@ -26,7 +26,7 @@ class ShoutingModel(tf.Module):
 
 @pytest.fixture(scope="module")
 def saved_model(tmp_path_factory):
-    """An exported folder that holds a model of the contract's main signature."""
+    """An export of the fake model with the signature `serving_default`."""
     path = tmp_path_factory.mktemp("export") / "1"
     model = ShoutingModel()
     tf.saved_model.save(model, path, signatures={"serving_default": model.serve})
@@ -40,17 +40,17 @@ def program_path(repository):
 
 @pytest.fixture(scope="module")
 def program(program_path):
-    """The program as a module, to call without starting TensorFlow again."""
+    """The program as a module, which tests call without importing TensorFlow again."""
     spec = importlib.util.spec_from_file_location("run_saved_model", program_path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_a_fresh_process_translates_with_tensorflow_alone(
+def test_a_new_process_translates_with_tensorflow_only(
     program_path, saved_model, tmp_path
 ):
-    """Isolated from the checkout; what it imports is checked as it ends."""
+    """It runs isolated from the checkout, and its imports are checked at the end."""
     (tmp_path / "copy.py").write_bytes(program_path.read_bytes())
     (tmp_path / "lines.txt").write_text("eins\nzwei, drei\n", encoding="utf-8")
     code = (
@@ -62,7 +62,7 @@ def test_a_fresh_process_translates_with_tensorflow_alone(
         "    print([m for m in sys.modules if m.startswith('keras_transformer')])\n"
     )
     environment = {**os.environ}
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # as users have it
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # the default of users
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(saved_model)],
         cwd=tmp_path,
@@ -82,7 +82,7 @@ def test_a_fresh_process_translates_with_tensorflow_alone(
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 7])
-def test_batches_change_no_translation_and_no_order(
+def test_batches_change_neither_translations_nor_their_order(
     program, saved_model, tmp_path, capsys, batch_size
 ):
     lines = ["a", "bb", "ccc", "dddd", "eeeee"]
@@ -99,7 +99,7 @@ def run(program, saved_model, path, *flags):
 
 
 def test_a_sample_is_spread_over_the_file(program, tmp_path):
-    """Of 13 lines, 5 begin at 0, 13/5, 26/5, 39/5 and 52/5."""
+    """5 of 13 lines are at 0, 13/5, 26/5, 39/5 and 52/5, rounded down."""
     path = tmp_path / "in"
     path.write_text("\n".join(str(number) for number in range(13)), encoding="utf-8")
     assert program.read_lines(str(path), sample=5) == ["0", "2", "5", "7", "10"]
@@ -108,14 +108,14 @@ def test_a_sample_is_spread_over_the_file(program, tmp_path):
 
 
 def test_lines_end_at_line_feeds_only(program, tmp_path):
-    """A Unicode line separator inside a sentence does not cut it; blank lines count."""
+    """A Unicode line separator does not split a line, and blank lines are kept."""
     path = tmp_path / "in"
     path.write_text("a\u2028b\n\nc\n", encoding="utf-8")
     assert program.read_lines(str(path), sample=None) == ["a\u2028b", "", "c"]
 
 
 @pytest.mark.parametrize("content", [b"a\r\n\xc3\xa4\r\n", b"\xef\xbb\xbfa\n\xc3\xa4"])
-def test_a_byte_order_mark_and_carriage_returns_are_no_text(program, tmp_path, content):
+def test_a_byte_order_mark_and_carriage_returns_are_dropped(program, tmp_path, content):
     (tmp_path / "in").write_bytes(content)
     assert program.read_lines(str(tmp_path / "in"), sample=None) == ["a", "ä"]
 
@@ -149,7 +149,7 @@ def test_a_model_with_a_missing_file_is_named(
         ),
     ],
 )
-def test_output_that_cannot_be_written_ends_in_one_line(
+def test_output_that_cannot_be_written_gives_one_line_on_standard_error(
     program, saved_model, tmp_path, monkeypatch, capsys, broken, status, line
 ):
     class BrokenStream(io.StringIO):
@@ -165,7 +165,7 @@ def test_output_that_cannot_be_written_ends_in_one_line(
 
 
 def fails_with(program, capsys, message, *arguments):
-    """Check that the program ends with status 1 and one line that holds `message`."""
+    """Check that the program exits with status 1 and one line with `message`."""
     assert run(program, *arguments) == 1
     error = capsys.readouterr().err.strip()
     assert message in error
@@ -177,7 +177,7 @@ def test_a_missing_input_is_named(program, saved_model, tmp_path, capsys):
     fails_with(program, capsys, f"No file {path}. Check --input.", saved_model, path)
 
 
-def test_an_empty_line_is_a_line(program, saved_model, tmp_path, capsys):
+def test_an_empty_line_is_translated(program, saved_model, tmp_path, capsys):
     path = tmp_path / "line.txt"
     path.write_text("\n")
     assert program.main(["--saved_model", str(saved_model), "--input", str(path)]) == 0
@@ -191,7 +191,7 @@ def test_an_empty_input_is_named(program, saved_model, tmp_path, capsys):
     fails_with(program, capsys, message, saved_model, path)
 
 
-def test_input_that_is_no_utf_8_is_named_with_the_byte(
+def test_input_that_is_not_utf_8_is_named_with_the_byte(
     program, saved_model, tmp_path, capsys
 ):
     path = tmp_path / "latin1.txt"
@@ -208,7 +208,7 @@ def test_a_folder_without_a_model_is_named_with_the_remedy(program, tmp_path, ca
     fails_with(program, capsys, message, tmp_path, tmp_path / "in")
 
 
-def test_a_model_of_another_kind_is_refused(program, tmp_path, capsys):
+def test_a_model_without_serving_default_is_rejected(program, tmp_path, capsys):
     model = ShoutingModel()
     tf.saved_model.save(model, tmp_path / "1", signatures={"parse": model.serve})
     (tmp_path / "in").write_text("a")
@@ -216,7 +216,7 @@ def test_a_model_of_another_kind_is_refused(program, tmp_path, capsys):
     fails_with(program, capsys, message, tmp_path / "1", tmp_path / "in")
 
 
-def test_a_sample_of_none_is_refused(program, saved_model, tmp_path, capsys):
+def test_a_sample_of_zero_lines_is_rejected(program, saved_model, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(program, saved_model, tmp_path / "in", "--sample=0")
     assert "must be at least 1, received 0" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""TensorFlow's own command line reads and runs an export, as the documents say."""
+"""TensorFlow's `saved_model_cli` shows and runs an export, as the documents say."""
 
 import subprocess
 import sys
@@ -9,14 +9,14 @@ from tests.small_models import make_translator
 
 pytestmark = pytest.mark.long
 
-# The command itself does not load the operators of the vocabulary.
+# `saved_model_cli` does not load TensorFlow Text, whose operators the model needs.
 COMMAND = (
     "import tensorflow_text; "
     "from tensorflow.python.tools.saved_model_cli import main; main()"
 )
 
 
-def test_it_shows_and_runs_an_export(small_export, repository):
+def test_saved_model_cli_shows_and_runs_an_export(small_export, repository):
     page = repository / "docs" / "how_to" / "serving.md"
     assert COMMAND in page.read_text(encoding="utf-8")
     shows = start(small_export, "show")
@@ -28,8 +28,8 @@ def test_it_shows_and_runs_an_export(small_export, repository):
         ("outputs['score']", "DT_FLOAT"),
         ("outputs['truncated']", "DT_BOOL"),
     ]:
-        place = shown.index(name)
-        assert shown[place + 3 : place + 6] == [dtype, "shape:", "(-1)"]
+        index = shown.index(name)
+        assert shown[index + 3 : index + 6] == [dtype, "shape:", "(-1)"]
     lines = runs.communicate()[0].splitlines()
     answer = lines[lines.index("Result for output key translation:") + 1]
     wanted = make_translator()(["A dog runs!", "one"])

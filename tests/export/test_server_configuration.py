@@ -1,4 +1,4 @@
-"""The files in export/serving/ are the messages that TF Serving reads from them."""
+"""The files in export/serving/ are valid messages of TF Serving's configuration."""
 
 import pytest
 import yaml
@@ -14,8 +14,8 @@ from tensorflow_serving.config import model_server_config_pb2
 INT64 = wrappers_pb2.Int64Value.DESCRIPTOR.full_name
 STRING = wrappers_pb2.StringValue.DESCRIPTOR.full_name
 
-# What tensorflow-serving-api does not ship: the messages of TF Serving's
-# session_bundle_config.proto and monitoring_config.proto, fields in their order.
+# Messages that tensorflow-serving-api does not contain, from TF Serving's
+# session_bundle_config.proto and monitoring_config.proto, with fields in their order.
 MESSAGES = {
     "BatchingParameters": {
         "max_batch_size": INT64,
@@ -33,7 +33,7 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def read(repository):
-    """Return what parses a file in export/serving/ as one of these messages."""
+    """Return a function that parses a file in export/serving/ as a message."""
     file = descriptor_pb2.FileDescriptorProto(
         name="tests/serving.proto", package="tests", syntax="proto3"
     )
@@ -70,7 +70,7 @@ def test_models_config_names_the_model_and_its_platform(repository):
     assert model.model_version_policy.latest.num_versions == 2
 
 
-def test_batching_config_bounds_batches_waiting_and_threads(read):
+def test_batching_config_bounds_batches_delay_and_threads(read):
     config = read("batching.config", "BatchingParameters")
     bounds = {
         "max_batch_size": 1024,
@@ -79,8 +79,8 @@ def test_batching_config_bounds_batches_waiting_and_threads(read):
         "num_batch_threads": 64,
     }
     assert {field.name for field, _ in config.ListFields()} == bounds.keys()
-    for name, most in bounds.items():
-        assert 1 <= getattr(config, name).value <= most, name
+    for name, maximum in bounds.items():
+        assert 1 <= getattr(config, name).value <= maximum, name
 
 
 def test_monitoring_config_exposes_metrics_to_prometheus(read):
@@ -91,8 +91,8 @@ def test_monitoring_config_exposes_metrics_to_prometheus(read):
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "kserve.yaml"])
-def test_manifests_give_batching_its_parameters(repository, name):
-    """And every file that they pass to the server lies beside them."""
+def test_manifests_enable_batching_with_its_parameters(repository, name):
+    """Every file that they pass to the server exists in the same folder."""
     folder = repository / "export" / "serving"
     manifest = yaml.safe_load((folder / name).read_text())
     if name == "compose.yaml":

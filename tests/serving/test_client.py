@@ -1,9 +1,10 @@
-"""The client against a server of TF Serving's protocols over a real SavedModel."""
+"""The client with a test server that speaks TF Serving's protocols."""
 
 import concurrent.futures
 import contextlib
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -46,16 +47,16 @@ def texts():
 
 @pytest.fixture(scope="module")
 def answers_alone(model, texts):
-    """What each text gets in a request of its own, with nobody else there."""
+    """The answer to each text in a request of its own."""
     signature = model.signatures["serving_default"]
     return [signature(text=tf.constant([text])) for text in texts]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_200_requests_at_once_each_get_their_own_answer(
+def test_200_concurrent_requests_each_get_their_own_answer(
     servers, model, protocol, texts, answers_alone
 ):
-    """Of mixed length, joined into batches by the server: none lost, none swapped."""
+    """Texts of mixed length, which the server batches: none is lost or swapped."""
     model.batch_sizes.clear()
     config = config_of(servers, protocol, batch_size=1, concurrency=50)
     answers = list(client.ask(config, {"text": texts}))
@@ -78,7 +79,7 @@ def test_every_signature_can_be_asked(servers, model, protocol, name):
 
 
 def check_answers(answers, wanted):
-    """Compare what the client yields with what the signature returns."""
+    """Compare the client's answers with the outputs of the signature."""
     answers = list(answers)
     for key, value in wanted.items():
         for row, answer in enumerate(answers):
@@ -97,13 +98,13 @@ def as_list(value):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_text_needs_no_answer(servers, protocol):
+def test_no_texts_give_no_answers(servers, protocol):
     assert list(client.ask(config_of(servers, protocol), {"text": []})) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_parser_can_be_asked(small_parser_export, program_of, tmp_path, protocol):
-    """The program writes a tree a line; the library has score and truncated too."""
+    """The program writes one tree per line; the library also returns scores."""
     texts = ["one two", "A dog runs!", "", "zwei eins one two three"]
     (tmp_path / "texts").write_text("\n".join(texts) + "\n")
     parser = BatchingModel(small_parser_export)
@@ -133,23 +134,23 @@ def test_a_model_the_server_does_not_have_is_named(servers, protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_signature_the_model_does_not_have_is_named(servers, protocol):
     config = config_of(servers, protocol, signature="parse")
-    with pytest.raises(ValueError, match="refused the request for signature 'parse'"):
+    with pytest.raises(ValueError, match="rejected the request for signature 'parse'"):
         list(client.ask(config, {"text": ["a"]}))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_absent_server_is_named_at_the_deadline(protocol):
-    with socket.socket() as taken:  # bound, but nobody listens
+    with socket.socket() as taken:  # bound, but not listening
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         config = config_of({protocol: address}, protocol, deadline_seconds=0.3)
-        with pytest.raises(ConnectionError, match=r"within 0.3 seconds. Check that it"):
+        with pytest.raises(ConnectionError, match=r"within 0.3 seconds. Check --serve"):
             list(client.ask(config, {"text": ["a"]}))
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes in waits alone."""
+    """A clock that advances only while the client waits."""
 
     class Clock(threading.Event):
         now = 100.0
@@ -162,8 +163,8 @@ def clock(monkeypatch):
     return clock
 
 
-def test_a_request_is_tried_again_until_the_deadline(clock):
-    """Waits double from 0.1 to 2 seconds, each shortened by at most half."""
+def test_a_request_is_retried_until_the_deadline(clock):
+    """Waits double from 0.1 to 2 seconds; jitter shortens each by at most half."""
     lefts = []
 
     def attempt(left):
@@ -171,27 +172,39 @@ def test_a_request_is_tried_again_until_the_deadline(clock):
         raise client.NoAnswerError("connection refused")
 
     config = client.ClientConfig("localhost:1", "m", deadline_seconds=600)
-    with pytest.raises(ConnectionError, match="600 seconds.* said: connection refused"):
-        client.persist(config, attempt, clock)
+    with pytest.raises(ConnectionError, match="600 seconds.* error: connection refus"):
+        client.retry(config, attempt, clock)
     assert clock.now == pytest.approx(700)
     waits = -np.diff(lefts)
     longest = np.minimum(0.1 * 2.0 ** np.arange(len(waits)), 2.0)
     assert (longest / 2 <= waits).all()
     assert (waits <= longest).all()
-    assert len(set(np.round(waits[10:], 6))) > 10  # clients do not come in step
+    assert len(set(np.round(waits[10:], 6))) > 10  # clients do not synchronize
 
 
-def test_nothing_is_tried_again_once_it_is_over(clock):
+@pytest.mark.parametrize(
+    ("seconds", "message"), [(1, "within 1 second. "), (1.5, "within 1.5 seconds. ")]
+)
+def test_messages_use_the_singular_for_one_second(clock, seconds, message):
+    def attempt(left):
+        raise client.NoAnswerError("busy")
+
+    config = client.ClientConfig("localhost:1", "m", deadline_seconds=seconds)
+    with pytest.raises(ConnectionError, match=re.escape(message)):
+        client.retry(config, attempt, clock)
+
+
+def test_nothing_is_retried_once_it_is_over(clock):
     def attempt(left):
         clock.set()
         raise client.NoAnswerError("busy")
 
-    with pytest.raises(ConnectionError, match="It said: busy"):
-        client.persist(client.ClientConfig("localhost:1", "m"), attempt, clock)
+    with pytest.raises(ConnectionError, match="Last error: busy"):
+        client.retry(client.ClientConfig("localhost:1", "m"), attempt, clock)
     assert clock.now < 101
 
 
-def test_batches_hold_neighbours_of_about_equal_length():
+def test_batches_have_nearby_rows_of_similar_length():
     lengths = [draw % 37 for draw in range(0, 7 * 500, 7)]
     batches = client.in_batches(lengths, 11)
     assert sorted(row for batch in batches for row in batch) == list(range(500))
@@ -205,7 +218,7 @@ def test_batches_hold_neighbours_of_about_equal_length():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_slow_server_runs_into_the_deadline(servers, model, monkeypatch, protocol):
+def test_a_slow_server_exceeds_the_deadline(servers, model, monkeypatch, protocol):
     monkeypatch.setattr(model, "delay_seconds", 1.0)
     config = config_of(servers, protocol, deadline_seconds=0.3)
     with pytest.raises(TimeoutError, match=r"within 0.3 seconds. Raise --deadline"):
@@ -220,7 +233,7 @@ def test_a_slow_server_runs_into_the_deadline(servers, model, monkeypatch, proto
 def test_every_line_is_answered_whatever_the_server_does(
     program_of, door, model, answers_alone, protocol, absent_seconds, busy_seconds
 ):
-    """It is absent, then busy, dies while it answers and comes back."""
+    """The server is absent, then busy, dies while it answers and comes back."""
     seen = []
 
     def play():
@@ -248,7 +261,7 @@ def test_every_line_is_answered_whatever_the_server_does(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_was_answered_stays_when_the_server_does_not_come_back(
+def test_answers_so_far_are_kept_if_the_server_does_not_come_back(
     program_of, door, answers_alone, protocol
 ):
     def play():
@@ -259,7 +272,7 @@ def test_what_was_answered_stays_when_the_server_does_not_come_back(
     door.open()
     with (
         played(play),
-        pytest.raises(ConnectionError, match="within 1 seconds") as caught,
+        pytest.raises(ConnectionError, match=r"within 1 second\.") as caught,
     ):
         ask_program(program_of, door, protocol, deadline_seconds=1.0)
     kept = door.partial.read_text().split("\n")[:-1]
@@ -273,7 +286,7 @@ def test_what_was_answered_stays_when_the_server_does_not_come_back(
 
 @pytest.fixture
 def door(servers, model, protocol, texts, tmp_path, monkeypatch):
-    """A way to the server that can be shut; it has files for the program too."""
+    """A proxy to the server that can be shut, with files for the program."""
     monkeypatch.setattr(model, "delay_seconds", 0.05)
     monkeypatch.setattr(model, "is_busy", False)
     with contextlib.closing(Door(servers[protocol])) as door:
@@ -285,7 +298,7 @@ def door(servers, model, protocol, texts, tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def played(story):
-    """Let a story happen at the same time."""
+    """Run `story` in another thread."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         told = pool.submit(story)
         yield
@@ -293,7 +306,7 @@ def played(story):
 
 
 def wait_for(condition):
-    """Wait until something holds, but not for ever."""
+    """Wait until a condition holds; time out after 60 s."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
@@ -374,4 +387,4 @@ def test_the_program_scores_line_by_line_as_json(repository, servers, tmp_path):
     (tmp_path / "b").write_text("eins\n")
     result = run_program(repository, *command, f"--second_input={tmp_path}/b")
     assert result.returncode == 1
-    assert "has 1 lines and the input 2" in result.stderr
+    assert "has 1 line and the input 2 lines: line n of both" in result.stderr

@@ -60,7 +60,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
-def test_both_find_the_same_probabilities(options, tmp_path):
+def test_both_compute_the_same_probabilities(options, tmp_path):
     translator = make_translator(**options)
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
@@ -92,8 +92,8 @@ def test_both_find_the_same_words(tmp_path):
         assert [p for p in own if p != "</s>"] == result.hypotheses[0]
 
 
-def test_int8_stays_close(tmp_path):
-    """A rounded model gives the same target probabilities up to its rounding."""
+def test_int8_probabilities_are_close(tmp_path):
+    """The quantized model gives the same target probabilities up to rounding."""
     translator = make_translator()
     for name in ("float32", "int8"):
         ctranslate2_converter.convert(translator, tmp_path / name, name)
@@ -116,7 +116,7 @@ def test_int8_stays_close(tmp_path):
     assert sizes[0] < sizes[1]
 
 
-def test_the_vocabulary_file_comes_along(tmp_path):
+def test_the_tokenizer_is_saved_with_the_model(tmp_path):
     translator = make_translator()
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
     loaded = tokenization.load(tmp_path / "ct2" / "tokenizer")
@@ -126,28 +126,31 @@ def test_the_vocabulary_file_comes_along(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key_dim": 5}, "takes heads of d_model / num_heads alone.*key_dim=5"),
-        ({"attention_window": 3}, "no restricted self-attention.*attention_window=3"),
+        ({"key_dim": 5}, "needs key_dim = value_dim = d_model / num_heads.*key_dim=5"),
+        (
+            {"attention_window": 3},
+            "not support restricted self-attention.*attention_window=3",
+        ),
     ],
 )
-def test_a_model_that_ctranslate2_cannot_run_is_refused(options, message, tmp_path):
+def test_a_model_that_ctranslate2_cannot_run_is_rejected(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         ctranslate2_converter.convert(make_translator(**options), tmp_path / "ct2")
     assert not (tmp_path / "ct2").exists()
 
 
-def test_a_folder_of_something_else_is_not_replaced(tmp_path):
+def test_a_folder_with_other_files_is_not_replaced(tmp_path):
     translator = make_translator()
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
     ctranslate2_converter.convert(translator, tmp_path / "ct2", "int8")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "weights").write_text("dear")
-    with pytest.raises(FileExistsError, match="holds something else than a CTrans"):
+    with pytest.raises(FileExistsError, match="contains files other than a CTranslate"):
         ctranslate2_converter.convert(translator, tmp_path / "other")
     assert (tmp_path / "other" / "weights").read_text() == "dear"
 
 
-def test_a_file_in_place_of_the_folder_is_refused_and_stays(tmp_path):
+def test_a_file_in_place_of_the_folder_is_rejected_and_kept(tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("years of work")
     with pytest.raises(NotADirectoryError, match="is a file, and a folder is needed"):

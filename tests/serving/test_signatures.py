@@ -1,4 +1,4 @@
-"""The signatures of an export: shapes, meaning, rows that know nothing of others."""
+"""The signatures of an export: types, meaning, independent rows."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from keras_transformer.serving.signatures import ServingModule
 from robustness import hostile
 from tests.small_models import inputs_of, make_translator, stored_numbers
 
-# Mixed lengths, none, spaces alone, emoji, invalid UTF-8, longer than the limit.
+# Mixed lengths, empty, only spaces, emoji, invalid UTF-8, longer than the limit.
 MIXED = [
     b"one two three",
     b"",
@@ -62,7 +62,7 @@ def test_the_export_has_every_signature(signatures):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("texts", [MIXED, []], ids=["mixed", "none"])
-def test_every_row_gets_an_answer_of_the_promised_type(signatures, name, texts):
+def test_every_row_gets_an_answer_of_the_documented_type(signatures, name, texts):
     result = signatures[name](**inputs_of(name, texts))
     assert {key: value.dtype for key, value in result.items()} == {
         key: DTYPES[letter] for key, letter in OUTPUTS[name].items()
@@ -83,7 +83,7 @@ def test_a_row_does_not_depend_on_its_batch(signatures, name):
         alone = signatures[name](**own_inputs)
         for key, value in alone.items():
             ours, own = together[key][row].numpy(), np.asarray(value[0].numpy())
-            if own.ndim:  # padding of pieces and attention follows the batch
+            if own.ndim:  # padding of pieces and attention depends on the batch
                 ours = ours[tuple(slice(size) for size in own.shape)]
             if value.dtype.is_floating:
                 np.testing.assert_allclose(ours, own, atol=1e-4)
@@ -92,8 +92,8 @@ def test_a_row_does_not_depend_on_its_batch(signatures, name):
 
 
 @pytest.mark.parametrize("name", ["serving_default", "nbest", "prefix", "sample"])
-def test_rows_beside_a_far_longer_one_are_answered_as_without_it(signatures, name):
-    """Enough of them to be searched apart from it."""
+def test_a_much_longer_row_does_not_change_the_others(signatures, name):
+    """There are enough short rows to form a length group of their own."""
     texts = [b"one", b"A"] * 31
     texts.insert(30, b"2, 3, 5, 7 " * 9)
     inputs = inputs_of(name, texts)
@@ -108,7 +108,7 @@ def test_rows_beside_a_far_longer_one_are_answered_as_without_it(signatures, nam
             np.testing.assert_array_equal(ours, wanted)
 
 
-def test_the_best_of_several_is_the_one(signatures):
+def test_the_first_of_nbest_is_the_default_translation(signatures):
     one = signatures["serving_default"](text=tf.constant(MIXED))
     several = signatures["nbest"](text=tf.constant(MIXED))
     assert several["translations"].shape == (len(MIXED), 3)
@@ -117,12 +117,12 @@ def test_the_best_of_several_is_the_one(signatures):
     assert np.all(np.diff(several["scores"], axis=1) <= 1e-6)
 
 
-def test_only_the_long_source_is_said_to_be_cut(signatures):
+def test_only_the_long_source_is_marked_as_truncated(signatures):
     truncated = signatures["serving_default"](text=tf.constant(MIXED))["truncated"]
     assert truncated.numpy().tolist() == [text == MIXED[4] for text in MIXED]
 
 
-def test_outputs_begin_with_the_prefix_and_are_free_without(signatures):
+def test_outputs_begin_with_the_prefix_if_there_is_one(signatures):
     texts = tf.constant(["A dog", "A dog", ""])
     prefix = tf.constant(["Ein Hund", "", "zwei"])
     result = signatures["prefix"](text=texts, prefix=prefix)
@@ -135,7 +135,7 @@ def test_outputs_begin_with_the_prefix_and_are_free_without(signatures):
     assert result["score"][0] < result["score"][1]
 
 
-def test_the_same_seed_draws_the_same(signatures):
+def test_the_same_seed_gives_the_same_sample(signatures):
     inputs = inputs_of("sample", ["A dog"] * 40)
     inputs["seed"] %= 20
     drawn = signatures["sample"](**inputs)["translation"].numpy()
@@ -161,8 +161,8 @@ def test_temperature_zero_is_greedy_search(signatures):
         ("seed", [-1, -(2**31), 2**31 - 1]),
     ],
 )
-def test_no_number_of_one_client_harms_another(signatures, name, values):
-    """A server fails the whole batch where one row does."""
+def test_odd_parameters_of_one_client_do_not_affect_others(signatures, name, values):
+    """An error in one row would fail the server's whole batch."""
     inputs = inputs_of("sample", [b"A dog"] * len(values) + [b"one two three", b"one"])
     usual = {key: value[-2:] for key, value in inputs.items()}
     odd = tf.constant(values, inputs[name].dtype)
@@ -176,7 +176,7 @@ def test_no_number_of_one_client_harms_another(signatures, name, values):
 
 
 def test_a_given_translation_has_the_models_probability(module, signatures):
-    """The sum of log softmax over its tokens, from the logits of the whole pass."""
+    """The sum of log softmax over its tokens, from one teacher-forced pass."""
     translator = module.translator
     result = signatures["score"](
         text=tf.constant(["A dog runs!", "one"]),
@@ -196,7 +196,7 @@ def test_a_given_translation_has_the_models_probability(module, signatures):
 
 
 def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
-    """(log p) / ((5 + length) / 6) ** 0.6, as the search has it."""
+    """The score of the search is (log p) / ((5 + length) / 6) ** 0.6."""
     tokens, _ = module.translator.source_tokens(tf.constant(["A dog runs!"]))
     best = module.translator.search(tokens)
     length = int(best.lengths[0, 0])
@@ -216,7 +216,7 @@ def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
     np.testing.assert_allclose(log_prob, tf.reduce_sum(each), rtol=1e-4)
 
 
-def test_pieces_stand_at_the_sides_of_the_attention(signatures):
+def test_pieces_label_the_axes_of_the_attention(signatures):
     result = signatures["align"](text=tf.constant(MIXED))
     source, target = result["source_pieces"].numpy(), result["target_pieces"].numpy()
     attention = result["attention"].numpy()
@@ -239,7 +239,7 @@ def test_the_export_describes_itself(small_export):
 
 @pytest.fixture(scope="module")
 def plain_export(module, tmp_path_factory):
-    """With one signature, which loads soon."""
+    """An export with one signature, which loads faster."""
     folder = tmp_path_factory.mktemp("plain")
     return saved_model_lib.export(
         make_translator(),
@@ -278,20 +278,20 @@ def test_a_damaged_description_is_named(tmp_path, content):
         saved_model_lib.read_description(tmp_path)
 
 
-def test_an_export_that_translates_otherwise_is_refused(small_export):
-    with pytest.raises(ValueError, match="2 of 2 texts otherwise.*'A dog': '"):
+def test_an_export_that_translates_differently_is_rejected(small_export):
+    with pytest.raises(ValueError, match="2 of 2 texts differently.*'A dog': '"):
         saved_model_lib.check_same(
             make_translator(seed=5), small_export, ["A dog", "one two"]
         )
 
 
 @pytest.mark.parametrize(
-    ("worse", "is_refused"), [(1e-6, False), (1e-4, True), (0.1, True)]
+    ("worse", "is_rejected"), [(1e-6, False), (1e-4, True), (0.1, True)]
 )
-def test_one_wrong_answer_of_sixteen_is_refused_unless_it_is_a_tie(
-    module, monkeypatch, worse, is_refused
+def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
+    module, monkeypatch, worse, is_rejected
 ):
-    """Another text counts as a tie only where its score differs by rounding."""
+    """A different text is a tie only if its score differs by rounding."""
     translator = module.translator
     texts = saved_model_lib.trial_texts(translator, 16)
 
@@ -305,15 +305,16 @@ def test_one_wrong_answer_of_sixteen_is_refused_unless_it_is_a_tie(
         }
 
     monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: answer)
-    if is_refused:
-        with pytest.raises(ValueError, match="1 of 16 texts otherwise.*became 'wrong'"):
+    if is_rejected:
+        message = "1 of 16 texts differently.*became 'wrong'"
+        with pytest.raises(ValueError, match=message):
             saved_model_lib.check_same(translator, "unused", texts)
     else:
         saved_model_lib.check_same(translator, "unused", texts)
 
 
 def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
-    """Without the one that translates, there is no text to try."""
+    """Without the signature that translates, no text is checked."""
     version = saved_model_lib.export(
         module.translator, tmp_path, signatures=["score"], check_texts=["A dog"]
     )
@@ -324,7 +325,7 @@ def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path):
+def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     translator = make_translator(precision="bfloat16")
     version = saved_model_lib.export(
         translator,
@@ -342,7 +343,9 @@ def test_bfloat16_is_exported_with_weights_of_half_the_size_stored_once(tmp_path
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_packed_kernels_are_stored_besides_what_is_read(precision, tmp_path):
+def test_exports_store_packed_kernels_and_the_weights_that_are_read(
+    precision, tmp_path
+):
     translator = make_translator(precision=precision)
     texts = ["A dog runs!", "one two"]
     stored = {}
@@ -354,18 +357,19 @@ def test_packed_kernels_are_stored_besides_what_is_read(precision, tmp_path):
     packed = sum(
         map(tf.size, translator.with_prepared_weights().prepared_variables)
     ).numpy()
-    # The matrix of words is the largest by far, and filled up.
+    # The output embedding is by far the largest matrix, and packing adds padding.
     assert packed >= translator.model.config.vocab_size * 6
     assert stored["align"] == translator.model.count_params() + packed
     assert stored["score"] == translator.model.count_params()
-    # Of the decoder, only keys and values of the source are read as they were.
+    # Of the decoder's original weights, only the cross-attention's key and value
+    # projections are read.
     decoder = translator.model.decoder.count_params() - 2 * 2 * 6 * 6
     assert stored["serving_default"] == stored["align"] - decoder
 
 
 @pytest.mark.parametrize("has_packed_kernels", [True, False])
 def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp_path):
-    """Loading goes over each variable in each function."""
+    """Loading time grows with the variables of each function."""
     translator = make_translator()
     config, counts = translator.model.config, []
     for num_layers in (1, 3):
@@ -381,27 +385,29 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
     assert counts[0] == counts[1] > 20
 
 
-@pytest.mark.parametrize("is_of_words", [True, False])
-def test_an_export_with_a_damaged_kernel_is_refused(is_of_words, tmp_path, monkeypatch):
-    """One text alone is translated by other kernels than several at once."""
+@pytest.mark.parametrize("is_embedding", [True, False])
+def test_an_export_with_a_damaged_kernel_is_rejected(
+    is_embedding, tmp_path, monkeypatch
+):
+    """A single text is translated with other kernels than a batch."""
     translator = make_translator()
-    kept = translator.with_prepared_weights()
-    shapes = [tuple(each.shape) for each in kept.prepared_variables]
-    words = packed_kernels.pack_transposed(
+    prepared = translator.with_prepared_weights()
+    shapes = [tuple(each.shape) for each in prepared.prepared_variables]
+    embedding = packed_kernels.pack_transposed(
         translator.model.output_embedding.embeddings
     ).blocks.shape
-    assert shapes.count(tuple(words)) == 1
-    for variable, shape in zip(kept.prepared_variables, shapes, strict=True):
-        if len(shape) > 2 and is_of_words == (shape == tuple(words)):
+    assert shapes.count(tuple(embedding)) == 1
+    for variable, shape in zip(prepared.prepared_variables, shapes, strict=True):
+        if len(shape) > 2 and is_embedding == (shape == tuple(embedding)):
             variable.assign(-variable)
-    monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: kept)
+    monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: prepared)
     texts = saved_model_lib.trial_texts(translator, 16)
-    with pytest.raises(ValueError, match="texts otherwise than the model"):
+    with pytest.raises(ValueError, match="texts differently from the model"):
         saved_model_lib.export(translator, tmp_path, check_texts=texts)
     assert not any(tmp_path.iterdir())
 
 
-def test_trial_texts_are_odd_ones_and_words_of_the_model(module):
+def test_trial_texts_are_edge_cases_and_random_texts(module):
     texts = saved_model_lib.trial_texts(module.translator, 11)
     assert len(texts) == 11
     assert "" in texts

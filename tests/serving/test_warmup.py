@@ -1,4 +1,4 @@
-"""The requests that TF Serving runs first are what it can parse and the model runs."""
+"""Warmup requests have TF Serving's format, and the model can run them."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def read_requests(saved_model):
 def test_every_request_runs(small_export):
     signatures = tf.saved_model.load(str(small_export)).signatures
     requests = read_requests(small_export)
-    assert len(requests) == 60  # 6 signatures, alone and 8 at once, 1 to 16 tokens
+    assert len(requests) == 60  # 6 signatures, batches of 1 and 8, 1 to 16 tokens
     for request in requests:
         inputs = {
             name: tf.constant(tf.make_ndarray(value))
