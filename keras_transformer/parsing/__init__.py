@@ -1,8 +1,8 @@
 """Constituency parsing with the Transformer (§6.3).
 
-Begin with `parser`, text to trees; `constraint` keeps its search among well-formed
-trees, `preparation` makes a corpus of trees, `evaluation` scores brackets. What needs
-no model is in `treebank/`, and offered here too.
+Begin with `parser`, which turns text into trees. `constraint` restricts its search to
+well-formed trees, `preparation` encodes treebanks for training, `evaluation` scores
+brackets. Code that needs no model is in `treebank/` and re-exported here.
 """
 
 from keras_transformer.treebank.drawing import draw_svg, draw_text

@@ -1,4 +1,4 @@
-"""Scoring parses, those of a model on a held-out split or those of files, §6.3."""
+"""Scoring the parses of a model on a held-out split, or parses from files, §6.3."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer import wording
 from keras_transformer.data import metadata
 from keras_transformer.parsing import Tree, preparation
 from keras_transformer.treebank import analysis, evalb, trees
@@ -20,18 +21,18 @@ from keras_transformer.treebank.evalb_parameters import (
 
 @dataclasses.dataclass(frozen=True)
 class ModelAnswers:
-    """What a model made of the sentences of gold trees."""
+    """A model's parses of the sentences of gold trees."""
 
     trees: list[Tree]
-    # Sentences of which the model read a part only.
+    # Sentences that were cut to the model's input limit.
     num_truncated: int
-    # Sentences whose answer was no tree, and had to be repaired.
+    # Sentences whose output was not a valid tree and was repaired.
     num_repaired: int
 
 
 @dataclasses.dataclass(frozen=True)
 class ParsingScores:
-    """How good parses are, and what to hold that against."""
+    """Scores of parses, and of a baseline to compare with."""
 
     evalb: evalb.EvalbScores
     by_length: dict[str, evalb.Summary]
@@ -40,7 +41,7 @@ class ParsingScores:
     right_branching_f1: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a mapping that JSON can hold; EVALB's summary is at the top."""
+        """Return a mapping that JSON can hold; EVALB's summary is at the top level."""
         return {
             **self.evalb.to_dict(),
             "right_branching_f1": self.right_branching_f1,
@@ -50,7 +51,7 @@ class ParsingScores:
 
 
 def parameters_of(path: str | os.PathLike | None) -> EvalbParameters:
-    """Read a parameter file of EVALB; None: the rules of COLLINS.prm."""
+    """Read an EVALB parameter file; None: the rules of COLLINS.prm."""
     return COLLINS if path is None else read_parameters(path)
 
 
@@ -58,20 +59,20 @@ def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
     """Read the gold trees of a split that `preparation.prepare` made.
 
     Raises:
-        FileNotFoundError: If there is no corpus, or no such split in it.
-        ValueError: If the corpus is no treebank.
+        FileNotFoundError: If there is no corpus, or it has no such split.
+        ValueError: If the corpus is not a treebank.
     """
     folder = pathlib.Path(data_dir)
     described = metadata.read_metadata(folder)
     if described.task != preparation.TASK:
         raise ValueError(
-            f"The corpus in {folder} is prepared for --task={described.task}, and a "
+            f"The corpus in {folder} is prepared for --task={described.task}, but a "
             "parser is scored on trees. Choose another --data_dir."
         )
     path = folder / f"{split}.target"
     if not path.is_file():
         raise FileNotFoundError(
-            f"No {path.name} in {folder}: the corpus was prepared without that split. "
+            f"No {path.name} in {folder}: the corpus was prepared without this split. "
             "Choose another --split."
         )
     return trees.read_trees(path, one_per_line=True).trees
@@ -80,11 +81,11 @@ def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
 def parse_words(
     parser: Any, gold: Sequence[Tree], batch_size: int | None = None
 ) -> ModelAnswers:
-    """Parse the words of gold trees; nothing else of them reaches the model.
+    """Parse the words of gold trees; the model sees nothing else of the trees.
 
     Args:
         parser: A `Parser`.
-        gold: The right trees, cleaned.
+        gold: The gold trees, cleaned.
         batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
     """
     from keras_transformer.parsing.parser import BATCH_SIZE
@@ -103,15 +104,15 @@ def score(
     test: Sequence[Tree | None],
     parameters: EvalbParameters = COLLINS,
 ) -> ParsingScores:
-    """Score parses, by length and label too.
+    """Score parses overall, by sentence length and by label.
 
     Args:
-        gold: The right trees.
-        test: The parse of each; None where there is none.
-        parameters: Rules; the default is COLLINS.prm.
+        gold: The gold trees.
+        test: The parse of each gold tree; None for a missing parse.
+        parameters: Scoring rules; the default is COLLINS.prm.
 
     Raises:
-        ValueError: As `evalb.score_trees`.
+        ValueError: Same as `evalb.score_trees`.
     """
     scores = evalb.score_trees(gold, test, parameters)
     baseline = [analysis.right_branching(tree.words, tree.tags) for tree in gold]
@@ -128,39 +129,40 @@ def score_answers(
     answers: ModelAnswers,
     parameters: EvalbParameters = COLLINS,
 ) -> ParsingScores:
-    """Score what a model answered.
+    """Score the parses of a model.
 
-    A sentence is left out of the percentages, and counted under `num_error`, where
-    `linearisation.tags_of` and gold take different words for punctuation. However many
-    there are, scoring goes on: the words are the same.
+    If `linearisation.tags_of` and the gold tree disagree about which words are
+    punctuation, a sentence is left out of the percentages and counted in `num_error`.
+    The words are known to be the same, so any number of such sentences is accepted.
     """
-    endless = dataclasses.replace(parameters, max_errors=len(gold) + 1)
-    return score(gold, answers.trees, endless)
+    unlimited = dataclasses.replace(parameters, max_errors=len(gold) + 1)
+    return score(gold, answers.trees, unlimited)
 
 
 def read_pairs(
     hypothesis: str | os.PathLike, reference: str | os.PathLike
 ) -> tuple[list[Tree], list[Tree | None]]:
-    """Read gold trees and parses, one a line; return them in this order.
+    """Read gold trees and parses, one per line; return (gold, parses).
 
-    An empty line among the parses says that there is none.
+    An empty line in the hypothesis file is a missing parse.
 
     Raises:
-        FileNotFoundError: If a file is absent.
-        ValueError: If a line is no tree, or the files have not equally many.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a line is not a tree, or the numbers of lines differ.
     """
     gold = trees.read_trees(reference, one_per_line=True).trees
     test = trees.read_trees(hypothesis, one_per_line=True, allow_empty=True).trees
     if len(gold) != len(test):
         raise ValueError(
-            f"{hypothesis} has {len(test)} lines and {reference} has {len(gold)}: they "
-            "must be line by line the trees of the same sentences."
+            f"{hypothesis} has {wording.count(len(test), 'line')} and {reference} has "
+            f"{wording.count(len(gold), 'line')}: line n of both must be a tree of the "
+            "same sentence."
         )
     return gold, test
 
 
 def format_report(scores: ParsingScores) -> str:
-    """Return the summaries in EVALB's layout, and the baseline below."""
+    """Return the summaries in EVALB's layout, followed by the baseline's F1."""
     return (
         f"{evalb.format_summaries(scores.evalb)}\n"
         f"Right-branching FMeasure  = {scores.right_branching_f1:6.2f}"

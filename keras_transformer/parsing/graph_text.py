@@ -1,8 +1,8 @@
-"""Sentences and trees as strings, in the graph: what an exported parser needs.
+"""Sentences and trees as strings, in the graph, for exported parsers.
 
-The same rules as `trees.escape`, `linearisation.tags_of` and `trees.write`, in
-operations on tensors. Words are looked up by comparing, not in a table: a table would
-be a resource that every module around has to hold.
+Implements `trees.escape`, `linearisation.tags_of` and `trees.write` with TensorFlow
+operations. Words are compared directly instead of looked up in a table, because a table
+is a resource that every enclosing module would have to track.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from keras_transformer.treebank import linearisation, trees
 
 
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
-    """Split sentences at ASCII white space, as trees are read.
+    """Split sentences at ASCII white space, the same as when trees are read.
 
     Args:
-        text: string `[batch]`; bytes that are no UTF-8 become U+FFFD.
+        text: string `[batch]`; bytes that are not valid UTF-8 become U+FFFD.
 
     Returns:
         string `[batch, (words)]`.
@@ -26,7 +26,7 @@ def split_words(text: tf.Tensor) -> tf.RaggedTensor:
 
 
 def escape_words(words: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Bring words into the treebank's form, as `trees.escape` does."""
+    """Convert words to the treebank's form, same as `trees.escape`."""
 
     def escaped(flat):
         for word, name in trees.BRACKETS.items():
@@ -41,13 +41,13 @@ def escape_words(words: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def tags_of(words: tf.RaggedTensor) -> tf.Tensor:
-    """Tag punctuation by its form, as `linearisation.tags_of` does.
+    """Tag punctuation by its form, same as `linearisation.tags_of`.
 
     Args:
         words: string `[batch, (words)]`, unescaped.
 
     Returns:
-        string `[batch, most words]`: "XX" for what is no punctuation.
+        string `[batch, max_words]`: "XX" for words that are not punctuation.
     """
     dense = words.to_tensor()
     tags = tf.fill(tf.shape(dense), linearisation.UNKNOWN_TAG)
@@ -58,18 +58,18 @@ def tags_of(words: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _closes_quotation(words: tf.Tensor) -> tf.Tensor:
-    """Say which "'" has a "`" before it that no other has closed, bool `[batch, n]`."""
+    """Return which words are a "'" that closes an open "`", bool `[batch, n]`."""
     is_quote = words == "'"
     balance = tf.cumsum(
         tf.cast(words == "`", tf.int32) - tf.cast(is_quote, tf.int32), axis=1
     )
-    # Where nothing is open a "'" closes nothing: count from the lowest balance so far.
+    # A "'" without an open "`" closes nothing, so compare with the running minimum.
     before = tf.pad(balance, [[0, 0], [1, 0]])[:, :-1]
     return is_quote & (before > _running_minimum(before))
 
 
 def _running_minimum(values: tf.Tensor) -> tf.Tensor:
-    """The least of each number and those before it, int32 `[batch, n]`."""
+    """Return the cumulative minimum along the last axis, int32 `[batch, n]`."""
     length = tf.shape(values)[1]
 
     def double(reach, lowest):
@@ -90,21 +90,21 @@ def write_trees(
     tokens: tf.Tensor,
     words: tf.RaggedTensor,
 ) -> tf.Tensor:
-    """Write trees as brackets on one line, as `trees.write` does.
+    """Write trees as brackets on one line, same as `trees.write`.
 
-    Tags are `linearisation.merge_tags`.
+    Tags are those of `linearisation.merge_tags`.
 
     Args:
-        vocabulary: Of the symbols.
-        tokens: int32 `[batch, max_steps]`: of each a tree, EOS and padding, or no
-            symbol at all.
-        words: string `[batch, (words)]`, unescaped. Where there are more words than
-            symbols for them, those left stand last in the root.
+        vocabulary: The vocabulary of the symbols.
+        tokens: int32 `[batch, max_steps]`: each row is a tree, EOS and padding, or
+            padding only.
+        words: string `[batch, (words)]`, unescaped. Words without a symbol are appended
+            to the root.
 
     Returns:
-        string `[batch]`; "" for no symbol.
+        string `[batch]`; "" for a row without symbols.
     """
-    # By id: what is written of a bracket, and the tag of a word whose form has none.
+    # By id: the text of a bracket, and the predicted tag of a word.
     parts = [""] * vocabulary.vocab_size
     tags = [linearisation.UNKNOWN_TAG] * vocabulary.vocab_size
     for number in vocabulary.word_ids:
@@ -124,12 +124,12 @@ def write_trees(
         leaves = tf.strings.join([" (", tags, " ", escaped, ")"])
         return tf.where(escaped == "", "", leaves)
 
-    def of_symbols(of_words):
-        # One more, so that there is something to look up where no sentence has words.
-        padded = tf.pad(of_words, [[0, 0], [1, 0]])
+    def per_symbol(per_word):
+        # One more column, so that the gather is valid if no sentence has words.
+        padded = tf.pad(per_word, [[0, 0], [1, 0]])
         return tf.gather(padded, tf.where(is_word, position, 0), batch_dims=1)
 
-    own = written(of_symbols(own_tags), tf.gather(tags, tokens), of_symbols(escaped))
+    own = written(per_symbol(own_tags), tf.gather(tags, tokens), per_symbol(escaped))
     body = tf.strings.reduce_join(tf.where(is_word, own, tf.gather(parts, tokens)), 1)
     num_written = tf.reduce_sum(tf.cast(is_word, tf.int32), axis=1, keepdims=True)
     is_left = tf.range(tf.shape(escaped)[1]) >= num_written
@@ -137,7 +137,7 @@ def write_trees(
         own_tags, tf.fill(tf.shape(escaped), linearisation.UNKNOWN_TAG), escaped
     )
     left = tf.strings.reduce_join(tf.where(is_left, unseen, ""), 1)
-    # Without the space before the root, and its bracket after what is left.
+    # Drop the space before the root, and put the words left before its closing bracket.
     is_none = body == ""
     body = tf.where(is_none, "()", body)
     length = tf.strings.length(body)

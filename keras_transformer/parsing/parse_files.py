@@ -1,4 +1,4 @@
-"""Files of sentences to trees, with bad sentences named and left out where asked."""
+"""Parsing files of sentences; bad sentences are errors or, if requested, left out."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from keras_transformer.treebank import drawing, trees, words
 # Takes sentences and returns the parse of each, in order.
 Parse = Callable[[Sequence[str]], Sequence[ParseText]]
 
-# Lines whose trees are written together.
-_LINES_OF_BLOCK = 1024
+# Lines that are parsed and written together.
+_LINES_PER_BLOCK = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """Sentences of a file, and what was wrong with the others.
+    """The sentences of a file, with the problems of its bad lines.
 
     Attributes:
-        texts: Of each line: words and punctuation apart, separated by spaces; None for
-            a bad line.
-        name: Of the file, for messages.
-        skip_bad: Whether to go on after a bad sentence; else it is an error.
-        problems: What was wrong with each bad line.
+        texts: For each line, the sentence as words and punctuation separated by spaces;
+            None for a bad line.
+        name: File name, for messages.
+        skip_bad: Whether to continue after a bad sentence instead of raising.
+        problems: One error message for each bad line.
     """
 
     texts: list[str | None]
@@ -43,11 +43,11 @@ class Sentences:
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def leave_out(self, index: int, problem: str) -> None:
-        """Leave a sentence out, or raise.
+        """Leave a sentence out, or raise an error.
 
         Args:
-            index: Of the sentence, from 0.
-            problem: The message.
+            index: Index of the sentence, from 0.
+            problem: The error message.
 
         Raises:
             ValueError: Unless `skip_bad`.
@@ -57,26 +57,26 @@ class Sentences:
         self.texts[index] = None
         self.problems.append(problem)
 
-    def place(self, index: int) -> str:
-        """Name the file and the line of a sentence."""
+    def location(self, index: int) -> str:
+        """Return the file and line of a sentence, for messages."""
         return f"{self.name}, line {index + 1}"
 
 
 def read_sentences(
     path: str | os.PathLike | None, *, tokenized: bool = False, skip_bad: bool = False
 ) -> Sentences:
-    """Read sentences, one a line.
+    """Read sentences, one per line.
 
     Args:
-        path: Of a text file, .gz too; None: standard input.
-        tokenized: Whether words and punctuation stand apart already; else the line is
-            English as people write it, and `words.penn_words` takes it apart.
-        skip_bad: Whether to go on after a bad line; else it is an error.
+        path: A text file (also .gz); None: standard input.
+        tokenized: Whether words and punctuation are already separated by spaces; else a
+            line is raw English, which `words.penn_words` tokenizes.
+        skip_bad: Whether to continue after a bad line instead of raising.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a line is no UTF-8 or has no words; the message names file and
-            line.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is not valid UTF-8 or has no words; the message names file
+            and line.
     """
     name, lines = text_files.read_raw_lines(path)
     sentences = Sentences([None] * len(lines), name, skip_bad)
@@ -86,12 +86,13 @@ def read_sentences(
         except ValueError as error:
             sentences.leave_out(index, str(error))
             continue
-        # At ASCII white space, as the parser does.
+        # Split at ASCII white space, same as the parser.
         found = line.split() if tokenized else words.penn_words(text)
         if not found:
             sentences.leave_out(
                 index,
-                f"{sentences.place(index)}, has no words. Give one sentence a line.",
+                f"{sentences.location(index)}, has no words. Give one sentence per "
+                "line.",
             )
         else:
             sentences.texts[index] = text if tokenized else " ".join(found)
@@ -99,7 +100,7 @@ def read_sentences(
 
 
 def with_parser(parser: Parser, batch_size: int | None = None) -> Parse:
-    """Return what parses with a trained model; answers that are no tree are repaired.
+    """Return a function that parses with a trained model; invalid trees are repaired.
 
     Args:
         parser: The model.
@@ -118,13 +119,13 @@ def with_parser(parser: Parser, batch_size: int | None = None) -> Parse:
 def with_export(
     parse_batch: Callable[[Any], dict[str, Any]], batch_size: int | None = None
 ) -> Parse:
-    """Return what parses with an exported model, as `with_parser`.
+    """Return a function that parses with an exported model.
 
-    An answer that is no tree, which an export's constraint excludes for a sound model,
-    is "".
+    Invalid trees, which the export's constraint excludes unless the model is broken,
+    become "".
 
     Args:
-        parse_batch: From `serving.saved_model.load_parser`.
+        parse_batch: The result of `serving.saved_model.load_parser`.
         batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
     """
     return lambda sentences: parse_in_batches(
@@ -133,10 +134,10 @@ def with_export(
 
 
 def leave_out_too_long(sentences: Sentences, parser: Parser) -> None:
-    """Leave out, or refuse, what the model would read but a part of.
+    """Leave out sentences over the model's input limit, or raise an error.
 
     Raises:
-        ValueError: If a sentence is too long, and bad ones are errors.
+        ValueError: If a sentence is too long and `skip_bad` is False.
     """
     kept = _kept(sentences, range(len(sentences.texts)))
     if kept:
@@ -150,22 +151,23 @@ def parse_and_write(
     path: str | os.PathLike | None,
     draw: str = "none",
 ) -> list[ParseText | None]:
-    """Parse what is not bad and write it as it comes; "svg" is written at the end.
+    """Parse the sentences that are not bad, and write trees as they are found.
 
-    Progress is told as in `text_files.progress`.
+    With `draw="svg"`, all trees are written at the end. Progress is reported by
+    `text_files.progress`.
 
     Args:
-        sentences: What to parse.
-        parse: Parses.
-        path: As in `write_parses`.
-        draw: As in `write_parses`.
+        sentences: The sentences to parse.
+        parse: The function that parses, from `with_parser` or `with_export`.
+        path: Same as in `write_parses`.
+        draw: Same as in `write_parses`.
 
     Returns:
-        The parse of each line, None for a bad one.
+        The parse of each line, None for a bad line.
 
     Raises:
-        ValueError: If the model could read but a part of a sentence, and bad ones are
-            errors; or as in `write_parses`.
+        ValueError: If a sentence is over the model's input limit and `skip_bad` is
+            False, or same as `write_parses`.
     """
     count = len(sentences.texts)
     parses: list[ParseText | None] = []
@@ -173,9 +175,9 @@ def parse_and_write(
         progress = stack.enter_context(text_files.progress(count))
         if draw != "svg":
             write = stack.enter_context(text_files.line_writer(path))
-        for start in range(0, count, _LINES_OF_BLOCK):
-            block = range(start, min(start + _LINES_OF_BLOCK, count))
-            found = parse_sentences(sentences, parse, block)
+        for start in range(0, count, _LINES_PER_BLOCK):
+            block = range(start, min(start + _LINES_PER_BLOCK, count))
+            found = _parse_block(sentences, parse, block)
             if draw != "svg":
                 write(_to_lines(found, draw))
             progress.update(len(block))
@@ -185,21 +187,10 @@ def parse_and_write(
     return parses
 
 
-def parse_sentences(
-    sentences: Sentences, parse: Parse, block: range | None = None
+def _parse_block(
+    sentences: Sentences, parse: Parse, block: range
 ) -> list[ParseText | None]:
-    """Parse what is not bad; None stands for a bad sentence.
-
-    Args:
-        sentences: What to parse.
-        parse: Parses.
-        block: The lines to parse, from 0; None: all.
-
-    Raises:
-        ValueError: If the model could read but a part of a sentence, and bad ones are
-            errors.
-    """
-    block = range(len(sentences.texts)) if block is None else block
+    """Return the parses of a range of lines, None for bad sentences."""
     kept = _kept(sentences, block)
     answers = parse([sentences.texts[index] for index in kept]) if kept else []
     _leave_out(sentences, kept, [answer.truncated for answer in answers])
@@ -214,18 +205,19 @@ def write_parses(
     parses: Sequence[ParseText | None],
     draw: str = "none",
 ) -> None:
-    """Write trees as brackets or as pictures.
+    """Write trees as brackets or as drawings.
 
     Args:
-        path: Where; None: standard output.
-        parses: Of each line, None for none.
-        draw: "none": brackets, line n for sentence n, an empty line for none. "text":
-            pictures (`drawing.draw_text`), each followed by an empty line, which stands
-            alone for none. "svg": where `path` is None or ends in ".svg", one picture
-            of all trees; else `path` is a folder that gets "n.svg" for line n.
+        path: A file, or a folder for several SVG files; None: standard output.
+        parses: The parse of each line; None for a missing parse.
+        draw: "none": brackets, line n for sentence n, an empty line for a missing
+            parse. "text": drawings (`drawing.draw_text`), each followed by an empty
+            line; only an empty line for a missing parse. "svg": one drawing of all
+            trees if `path` is None or ends in ".svg", else a folder with "n.svg" for
+            line n.
 
     Raises:
-        ValueError: If `draw` is "svg" and there is nothing to draw.
+        ValueError: If `draw` is "svg" and there is no tree to draw.
     """
     if draw != "svg":
         text_files.write_lines(path, _to_lines(parses, draw))
@@ -244,7 +236,7 @@ def write_parses(
 
 
 def _to_lines(parses: Sequence[ParseText | None], draw: str) -> list[str]:
-    """Return brackets, or with draw="text" pictures, "" for no tree."""
+    """Return brackets, or drawings if `draw` is "text"; "" for a missing parse."""
     if draw == "none":
         return ["" if parse is None else parse.text for parse in parses]
     found = [parse and _tree(parse) for parse in parses]
@@ -266,6 +258,6 @@ def _leave_out(
         if is_too_long:
             sentences.leave_out(
                 index,
-                f"{sentences.place(index)}, is longer than the model reads. Divide the "
-                "sentence.",
+                f"{sentences.location(index)}, is longer than the model reads. Split "
+                "the sentence.",
             )

@@ -1,4 +1,4 @@
-"""Text to trees: tokenizer, model and a search among well-formed trees, §6.3."""
+"""Text to trees: tokenizer, model and a beam search over well-formed trees, §6.3."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from keras_transformer.parsing.constraint import (
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.treebank import linearisation
 
-# Sentences parsed at once, unless asked otherwise. With beam 21 and room for the input
-# + 300 symbols, each takes the memory of some 20 translations.
+# Default number of sentences parsed at once. With beam 21 and outputs of up to input +
+# 300 symbols, one parse takes the memory of about 20 translations.
 BATCH_SIZE = 16
 
 # §6.3: beam 21, alpha 0.3, at most input + 300.
@@ -35,23 +35,22 @@ PAPER_DECODING = DecodingConfig(
 
 
 class Parse(NamedTuple):
-    """What a sentence became."""
+    """The parse of one sentence."""
 
-    # None for a sentence without words. Where the model's answer was none (`valid`),
-    # it is repaired.
+    # None for a sentence without words. Repaired if the model's output was not `valid`.
     tree: Tree | None
     # Log probability / length penalty, in nats; 0 for a sentence without words.
     score: float
-    # Whether the model read a part of the sentence only; the tree has all words.
+    # Whether the sentence was cut to the input limit; the tree has all words.
     truncated: bool
-    # Whether the model's answer was a tree over the sentence.
+    # Whether the model's output was a tree over the sentence.
     valid: bool
 
 
 class ParseText(NamedTuple):
-    """What a sentence became, in the treebank's form; as an export answers."""
+    """The parse of one sentence as text, same as the outputs of an export."""
 
-    # The tree's brackets on one line; "" for none.
+    # Brackets on one line; "" for no tree.
     text: str
     score: float
     truncated: bool
@@ -61,31 +60,30 @@ class ParseText(NamedTuple):
 class Parser(SequenceGenerator):
     """Parses sentences with a model, its tokenizer and beam search, §6.3.
 
-    Programs, evaluation and the exported signature all go through it. A sentence is cut
-    into words at white space, so punctuation must stand apart; the model reads the
-    words in the treebank's form ("-LRB-" for "("), with single spaces between them.
+    Used by programs, evaluation and the exported signature. Sentences are split into
+    words at white space, so punctuation must be separated by spaces. The model reads
+    the words in the treebank's form ("-LRB-" for "("), joined by single spaces.
 
-    The search is among well-formed trees over the sentence alone (`WellFormed`), so
-    every tree is valid whatever the model says, and every word stands in it once and in
-    order. Words that the model cannot see, beyond `max_input_length`, stand last under
-    the root.
+    The search is restricted to well-formed trees over the sentence (`WellFormed`), so
+    every tree is valid and contains every word once and in order. Words beyond
+    `max_input_length`, which the model cannot see, are appended to the root.
 
     Args:
         model: The model; its target vocabulary is `vocabulary`.
-        tokenizer: Of the sentences: of the `tokenization` package, the one the model
-            was trained with.
+        tokenizer: The source tokenizer of the `tokenization` package that the model was
+            trained with.
         vocabulary: The symbols that the model writes.
-        decoding: How to search; None: the paper's beam 21, alpha 0.3 and input + 300.
-        constraint: How far a tree may go.
-        constrained: Whether the search is among trees alone. False is for comparison:
-            the answer may be no tree then.
+        decoding: Search settings; None: the paper's beam 21, alpha 0.3 and input + 300.
+        constraint: Limits of a tree.
+        constrained: Whether to restrict the search to trees. Use False only for
+            comparison: the output may then be invalid.
         **overrides: Fields of `DecodingConfig` to replace, such as `beam_size=1`.
 
     Raises:
-        ValueError: If model, tokenizer and vocabulary do not fit each other, or the
-            limits leave no room for a tree.
+        ValueError: If model, tokenizer and vocabulary do not match, or the limits leave
+            no room for a tree.
 
-    Differs from the paper: there, nothing keeps the output a tree.
+    Differs from the paper, whose search is not restricted to trees.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class Parser(SequenceGenerator):
         self.constrained = constrained
 
     def __call__(self, sentence: str | Sequence[str]) -> Tree | list[Tree | None]:
-        """Parse one sentence, or several, to the tree of each."""
+        """Return the tree of a sentence, or the trees of several sentences."""
         if isinstance(sentence, str):
             return self.parse([sentence])[0].tree
         return [parse.tree for parse in self.parse(sentence)]
@@ -116,14 +114,14 @@ class Parser(SequenceGenerator):
     def parse(
         self, sentences: Sequence[str], batch_size: int = BATCH_SIZE
     ) -> list[Parse]:
-        """Parse sentences, sorted by length into batches, and return them in order.
+        """Parse sentences in batches of similar length; return parses in input order.
 
         Args:
-            sentences: One each, words and punctuation apart.
+            sentences: Sentences with words and punctuation separated by spaces.
             batch_size: Sentences parsed at once.
         """
 
-        def parsed(batch):
+        def parse_one_batch(batch):
             answer = self._answers(tf.constant(batch, tf.string))
             rows = zip(
                 batch,
@@ -136,7 +134,7 @@ class Parser(SequenceGenerator):
                 for sentence, symbols, score, truncated, valid in rows
             ]
 
-        return in_batches(sentences, batch_size, parsed)
+        return in_batches(sentences, batch_size, parse_one_batch)
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
@@ -148,13 +146,12 @@ class Parser(SequenceGenerator):
             text: string `[batch]`, UTF-8.
 
         Returns:
-            "tree", string `[batch]`, brackets on one line; "score", float32 `[batch]`,
+            "tree", string `[batch]`: brackets on one line; "score", float32 `[batch]`:
             log probability / length penalty; "truncated", bool `[batch]`: whether the
-            model read but a part, up to `max_input_length` tokens; "valid", bool
-            `[batch]`: whether what the model wrote is a tree over the sentence, which
-            fails only without the constraint, or with logits that are no distribution:
-            then the tree is "". A sentence without words has the tree "", valid, with
-            score 0.
+            sentence was cut to `max_input_length` tokens; "valid", bool `[batch]`:
+            whether the output is a tree over the sentence. It is False, and the tree
+            "", only without the constraint or if the logits are not finite. A sentence
+            without words has the tree "", is valid and has score 0.
         """
         answer = self._answers(text)
         return {name: answer[name] for name in ("tree", *Parse._fields[1:])}
@@ -169,7 +166,7 @@ class Parser(SequenceGenerator):
             constrained=self.constrained,
         )
 
-    # One graph for `parse` and `parse_batch`.
+    # Shared by `parse` and `parse_batch`, so that it is traced once.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _answers(self, text):
         words = graph_text.split_words(text)
@@ -195,22 +192,22 @@ class Parser(SequenceGenerator):
         }
 
     def too_long(self, sentences: Sequence[str]) -> list[bool]:
-        """Say of which sentences the model would read but a part."""
+        """Return which sentences exceed the model's input limit."""
         words = graph_text.split_words(tf.constant(sentences, tf.string))
         return self._read(words)[1].numpy().tolist()
 
     def _read(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return `source_tokens` of sentences that are words already."""
+        """Return `source_tokens` of sentences that are split into words."""
         escaped = graph_text.escape_words(words)
         return self.source_tokens(
             tf.strings.reduce_join(escaped, axis=1, separator=" ")
         )
 
     def words_to_cover(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Count the words that the search covers, int32 `[batch]`.
+        """Return the number of words that the search covers, int32 `[batch]`.
 
-        No more than the model could see: a sentence that is longer by far would cost
-        what its words cost. The others need no search.
+        At most as many as the model can see, which bounds the cost of very long
+        sentences. The other words are appended without a search.
         """
         num_words = tf.cast(words.row_lengths(), tf.int32)
         return tf.minimum(num_words, self.decoding.max_input_length - 1)
@@ -218,17 +215,17 @@ class Parser(SequenceGenerator):
     def search(
         self, source_tokens: tf.Tensor, num_words: tf.Tensor
     ) -> BeamSearchResult:
-        """Search the best trees for sentences that are tokens already, in the graph.
+        """Search the best trees of tokenized sentences, in the graph.
 
         Args:
-            source_tokens: int32 `[batch, source_length]`, EOS at the end of each, then
-                padding.
-            num_words: int32 `[batch]`, that each tree is over; 0: none.
+            source_tokens: int32 `[batch, source_length]`, each with EOS at the end,
+                then padding.
+            num_words: int32 `[batch]`: words of each tree; 0: no search.
 
         Returns:
-            `beam_size` hypotheses a sentence.
+            `beam_size` hypotheses per sentence.
         """
-        # So many symbols as a tree needs, however few tokens its words are.
+        # A tree needs this many symbols, even if several words share a token.
         limits = tf.maximum(self.output_limits(source_tokens), num_words + NUM_NEEDED)
         limits = tf.where(num_words > 0, limits, 0)
         known = {"num_words": num_words, "limits": limits}
@@ -242,8 +239,8 @@ class Parser(SequenceGenerator):
         return rule.allowed_tokens(tokens, step)
 
     def _tree(self, sentence: str, symbols: Any, is_valid: bool) -> Tree | None:
-        """Return the tree of a sentence, repaired where it is none."""
-        # As `split_words` does: at ASCII white space.
+        """Return the tree of a sentence, repaired if it is not valid."""
+        # Split at ASCII white space, same as `split_words`.
         words = [word.decode() for word in sentence.encode().split()]
         if not words:
             return None
@@ -268,28 +265,28 @@ def parse_in_batches(
     batch_size: int,
     parse_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
 ) -> list[ParseText]:
-    """Parse sentences in batches of about equal length, and return them in order.
+    """Parse sentences in batches of similar length; return parses in input order.
 
     Args:
-        sentences: One each.
+        sentences: The sentences.
         batch_size: Sentences parsed at once.
-        parse_batch: Takes and returns what `Parser.parse_batch` does.
+        parse_batch: A function with the signature of `Parser.parse_batch`.
 
     Raises:
         ValueError: If `batch_size` is below 1.
     """
 
-    def parsed(batch):
+    def parse_one_batch(batch):
         answer = parse_batch(tf.constant(batch, tf.string))
         trees = [tree.decode() for tree in answer["tree"].numpy()]
         others = (answer[name].numpy().tolist() for name in ParseText._fields[1:])
         return list(map(ParseText, trees, *others))
 
-    return in_batches(sentences, batch_size, parsed)
+    return in_batches(sentences, batch_size, parse_one_batch)
 
 
 def check_symbols(model: Transformer, vocabulary: SymbolVocabulary) -> None:
-    """Raise unless the symbols' ids are those that the model writes.
+    """Raise unless the vocabulary matches the model's outputs.
 
     Raises:
         ValueError: If the size or a special id differs.
@@ -303,9 +300,9 @@ def check_symbols(model: Transformer, vocabulary: SymbolVocabulary) -> None:
     for name, value in wanted.items():
         if getattr(model.config, name) != value:
             raise ValueError(
-                f"The symbols are not the model's: `{name}` is {value} for them and "
-                f"{getattr(model.config, name)} in the model. Use the labels the model "
-                "was trained with."
+                f"The symbols do not match the model: `{name}` is {value} in the "
+                f"vocabulary and {getattr(model.config, name)} in the model. Use the "
+                "labels that the model was trained with."
             )
 
 
@@ -313,12 +310,12 @@ def check_room(decoding: DecodingConfig) -> None:
     """Raise unless every sentence has room for a tree.
 
     Raises:
-        ValueError: If a limit is below 2: of the input, for a word and EOS; of what an
-            output may have more, for the root's brackets.
+        ValueError: If `max_input_length` (a word and EOS) or `extra_decode_length` (the
+            root's brackets) is below 2.
     """
     for name in ("max_input_length", "extra_decode_length"):
         if getattr(decoding, name) < 2:
             raise ValueError(
-                f"`{name}` must be at least 2 for parsing, or the smallest tree has no "
-                f"room. Received: {name}={getattr(decoding, name)}."
+                f"`{name}` must be at least 2 for parsing, so that the smallest tree "
+                f"fits. Received: {name}={getattr(decoding, name)}."
             )

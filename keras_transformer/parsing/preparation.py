@@ -1,7 +1,7 @@
-"""From treebanks to a folder that training can map into memory, §6.3.
+"""Encoding treebanks into a corpus folder for training, §6.3.
 
-The source is the words of a sentence, joined by spaces, in the treebank's form; the
-target is the symbols of its tree (`parsing.linearise`), each of which is one token.
+The source is the words of a sentence in the treebank's form, joined by spaces. The
+target is the symbols of its tree (`parsing.linearise`), one token each.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from keras_transformer.treebank.substitution import Substitution
 
 TASK = "parsing"
 
-# Named in `metadata.json` where a translation has the code of a language.
+# Takes the place of the target language's code in `metadata.json`.
 TARGET_LANGUAGE = "trees"
 
-# Twice the most symbols of a tree of the Penn Treebank's sample.
+# Twice the symbols of the largest tree in the Penn Treebank's sample.
 MAX_LENGTH = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightedTrees:
-    """A treebank, and how often its trees occur in an epoch.
+    """A treebank and its weight in training.
 
     Args:
-        path: A file or folder, as of `trees.read_trees`.
-        weight: Times that each tree occurs in an epoch on average: 2.25 stands for two
-            times, and for a quarter of the trees, drawn once by the seed, a third.
+        path: A file or folder, same as in `trees.read_trees`.
+        weight: Average number of times that each tree occurs in an epoch. With 2.25,
+            every tree occurs twice, and a random quarter of the trees three times.
 
     Raises:
         ValueError: If `weight` is not a finite number above 0.
@@ -50,7 +50,7 @@ class WeightedTrees:
 
     @classmethod
     def from_text(cls, text: str) -> WeightedTrees:
-        """Read "PATH" or "PATH:WEIGHT"; a path with a colon takes a weight after it."""
+        """Parse "PATH" or "PATH:WEIGHT"; the weight follows the last colon."""
         path, colon, weight = text.rpartition(":")
         if colon and not pathlib.Path(text).exists():
             try:
@@ -62,29 +62,29 @@ class WeightedTrees:
 
 
 class TreeFiles(data.ParallelSource):
-    """Sentences and their cleaned trees, from treebanks.
+    """Sentences and their cleaned trees, read from treebanks.
 
-    Everything is read at once, so bad input is found before anything is made.
+    The constructor reads all files, so bad input is found before anything is written.
 
     Args:
-        banks: For each split its treebanks. Only those of "train" may have weights.
+        banks: The treebanks of each split. Only those of "train" may have weights.
         language: Language code of the sentences.
-        seed: Draws which trees occur once more where a weight is no whole number, and
-            what is substituted.
-        skip_bad: Whether to go on after a bad tree; else it is an error.
-        substitutions: Trees made from each training tree by `Substitution`, out of
-            all training trees whatever their weight; they follow those that were read
-            and have the weight of the tree that they are made from.
+        seed: Seed for the random part of weights that are not integers, and for
+            substitutions.
+        skip_bad: Whether to continue after a bad tree instead of raising.
+        substitutions: Number of variants of each training tree made by `Substitution`
+            from all training trees. They follow the trees that were read and have the
+            weight of their original.
 
     Attributes:
-        labels: Of the training trees' constituents, sorted.
-        tags: Of the training trees' words, sorted.
-        problems: By split, what was wrong with each bad tree.
+        labels: Labels of constituents in the training trees, sorted.
+        tags: Tags of words in the training trees, sorted.
+        problems: By split, one error message for each bad tree.
 
     Raises:
-        FileNotFoundError: If a file is absent.
-        ValueError: If a tree is bad, a split has no trees or is missing, or a weight
-            stands where there can be none; the message names file and line.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a tree is bad, a split is missing or empty, or a split other than
+            "train" has a weight; the message names file and line.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TreeFiles(data.ParallelSource):
         self.splits = tuple(name for name in metadata.SPLITS if banks.get(name))
         self.problems: dict[str, list[str]] = {}
         self._pairs: dict[str, list[tuple[bytes, bytes]]] = {}
-        self._places: dict[str, list[str]] = {}
+        self._locations: dict[str, list[str]] = {}
         self._copies: dict[str, np.ndarray | None] = dict.fromkeys(self.splits)
         for split in self.splits:
             cleaned, weights = self._read(split, banks[split], skip_bad)
@@ -130,70 +130,70 @@ class TreeFiles(data.ParallelSource):
         yield from self._pairs[split]
 
     def locate(self, split: str, side: str, index: int) -> str:
-        """Name the file and the line where the tree begins."""
-        return self._places[split][index]
+        """Return the file and the first line of a tree, for messages."""
+        return self._locations[split][index]
 
     def copies(self, split: str) -> np.ndarray | None:
-        """How often each training tree is encoded."""
+        """Return the number of copies of each training tree."""
         return self._copies[split]
 
     def num_unreadable(self, split: str) -> int:
-        """Bad trees that were left out."""
+        """Return the number of bad trees that were left out."""
         return len(self.problems[split])
 
     def _read(self, split, banks, skip_bad) -> tuple[list[trees.Tree], list[float]]:
         """Read the treebanks of a split; return the cleaned trees and their weights."""
-        found, places, problems, weights = [], [], [], []
+        found, locations, problems, weights = [], [], [], []
         for bank in banks:
             if split != "train" and bank.weight != 1:
                 raise ValueError(
-                    f"Only training trees have weights; those of the {split} split are "
+                    f"Only training trees have weights; trees of the {split} split are "
                     f"scored once each. Received: {bank.path}:{bank.weight:g}."
                 )
             read = trees.read_trees(bank.path, skip_bad=skip_bad)
             if not read.trees and not read.problems:
                 raise ValueError(f"{bank.path} is empty; it needs trees in brackets.")
             problems += read.problems
-            for tree, place in zip(read.trees, read.locations, strict=True):
+            for tree, location in zip(read.trees, read.locations, strict=True):
                 try:
                     cleaned = trees.clean(tree)
                     linearisation.linearise(cleaned)
                 except ValueError as error:
-                    problem = f"{place}: {error}"
+                    problem = f"{location}: {error}"
                     if not skip_bad:
                         raise ValueError(problem) from error
                     problems.append(problem)
                     continue
                 found.append(cleaned)
-                places.append(place)
+                locations.append(location)
                 weights.append(bank.weight)
         if not found:
             raise ValueError(
-                f"No tree of the {split} split is left: all {len(problems)} are bad, "
+                f"The {split} split has no correct tree: all {len(problems)} are bad, "
                 f"such as {problems[0]}"
             )
         self._pairs[split] = [_encoded(tree) for tree in found]
-        self._places[split] = places
+        self._locations[split] = locations
         self.problems[split] = problems
         return found, weights
 
     def _substitute(self, bank, times, random):
-        """Add the trees that are made from the training trees."""
+        """Add variants of the training trees, `times` for each tree."""
         substitution = Substitution(bank)
         for _ in range(times):
             self._pairs["train"] += [
                 _encoded(substitution.draw(tree, random)) for tree in bank
             ]
-        places = self._places["train"]
-        made = [f"{place} (with constituents substituted)" for place in places]
-        self._places["train"] = places + made * times
+        originals = self._locations["train"]
+        variants = [f"{original} (constituents substituted)" for original in originals]
+        self._locations["train"] = originals + variants * times
 
 
 class TreeSymbols:
-    """Encodes trees, written as brackets, by the symbols of a vocabulary.
+    """Encodes trees, given as brackets, with a vocabulary of symbols.
 
     Args:
-        vocabulary: Of the training trees' labels.
+        vocabulary: The vocabulary of the training trees.
     """
 
     task = TASK
@@ -202,11 +202,11 @@ class TreeSymbols:
         self.vocabulary = vocabulary
         self.vocab_size = vocabulary.vocab_size
         self.fingerprint = vocabulary.fingerprint
-        first = vocabulary.word_ids.start  # after those that mean nothing in a tree
+        first = vocabulary.word_ids.start  # after the special ids
         self._known = frozenset(vocabulary.symbols[first:])
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
-        """Return the ids of each tree; None for one with an unknown label."""
+        """Return the ids of each tree; None for a tree with an unknown label."""
         encoded = []
         for text in texts:
             tree = trees.from_string(text)
@@ -235,12 +235,12 @@ def prepare(
     seed: int = 0,
     overwrite: bool = False,
 ) -> data.DataMetadata:
-    """Encode treebanks into a folder, which appears whole or not at all.
+    """Encode treebanks into a corpus folder, atomically.
 
-    The folder is that of `data.prepare` with `labels.json`, the vocabulary of the
-    target: the labels of the training trees. `valid.source` and `test.source` hold the
-    words of each sentence, `valid.target` and `test.target` its cleaned tree, a line
-    each, for scoring: all of them, also those that the encoded split leaves out because
+    The folder has the files of `data.prepare` and `labels.json`, the target vocabulary,
+    with the labels of the training trees. For scoring, `valid.source` and `test.source`
+    contain the words of each sentence, `valid.target` and `test.target` its cleaned
+    tree, one per line. They include the trees that the encoded split leaves out because
     they are too long or have a label that no training tree has.
 
     Args:
@@ -266,8 +266,8 @@ def prepare(
         FileExistsError: If `data_dir` holds something and may not be replaced.
         OSError: If `data_dir` cannot be written.
 
-    Differs from the paper: it has 16,000 words in the vocabulary; ours has sub-words,
-    which also spell words that no training tree has.
+    Differs from the paper, whose vocabulary has 16,000 words: subwords can also spell
+    words that do not occur in the training trees.
     """
     return data.prepare(
         source,
@@ -290,7 +290,7 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _drawn_copies(weights: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return how often each tree occurs, int64 `[trees]`."""
+    """Return the number of copies of each tree, int64 `[trees]`."""
     whole = np.floor(weights)
     return (whole + (random.random(len(weights)) < weights - whole)).astype(np.int64)
 

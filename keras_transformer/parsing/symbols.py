@@ -1,8 +1,7 @@
-"""The decoder's vocabulary for parsing: "XX", or tags, and two symbols a label.
+"""The decoder's vocabulary for parsing: "XX" or tags, and two symbols per label.
 
-Ids 0 to 3 are the special ones of `config`, then comes "XX", or one id for each tag in
-sorted order, and then for each label, in sorted order, one that opens and the next that
-closes.
+Ids 0 to 3 are the special ids of `config`. Then come "XX", or one id per tag in sorted
+order, and for each label, in sorted order, an opening and a closing symbol.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ class SymbolVocabulary:
     """The ids of the symbols that `linearise` writes.
 
     Args:
-        labels: Of constituents, without brackets; repeated ones count once.
-        tags: Of words, where each word is written as its tag; without, as "XX".
+        labels: Labels of constituents, without brackets; duplicates are ignored.
+        tags: Tags of words, if each word is written as its tag; empty: as "XX".
 
     Attributes:
-        labels: Sorted.
-        tags: Sorted.
-        word_symbols: What stands for a word: "XX", or the tags.
-        vocab_size: Ids, the special ones among them.
+        labels: Sorted labels.
+        tags: Sorted tags.
+        word_symbols: The symbols that stand for a word: "XX", or the tags.
+        vocab_size: Number of ids, including the special ones.
         fingerprint: Hexadecimal SHA-256 of labels and tags.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If there are no labels.
     """
 
     def __init__(self, labels: Iterable[str], tags: Iterable[str] = ()):
         self.labels = tuple(sorted(set(labels)))
         if not self.labels:
-            raise ValueError("`labels` must have at least one label of a constituent.")
+            raise ValueError("`labels` must have at least one label.")
         self.tags = tuple(sorted(set(tags)))
         self.word_symbols = self.tags or (WORD,)
         pairs = [f"{bracket}{label}" for label in self.labels for bracket in "()"]
-        # By id; those of the special ids mean nothing in a tree.
+        # By id; the special symbols do not occur in trees.
         self.symbols = ("<pad>", "<unk>", "<s>", "</s>", *self.word_symbols, *pairs)
         self.vocab_size = len(self.symbols)
         content = "\n".join(self.labels)
@@ -59,26 +58,26 @@ class SymbolVocabulary:
 
     @property
     def word_ids(self) -> range:
-        """The ids that stand for a word."""
+        """Ids of the symbols that stand for a word."""
         return range(_FIRST_ID, _FIRST_ID + len(self.word_symbols))
 
     @property
     def is_word(self) -> np.ndarray:
-        """bool `[vocab_size]`: which ids stand for a word."""
+        """Whether each id stands for a word, bool `[vocab_size]`."""
         return np.isin(np.arange(self.vocab_size), self.word_ids)
 
     @property
     def opening_ids(self) -> range:
-        """The ids that open a constituent; the next one closes it."""
+        """Ids of opening symbols; each is followed by the id of its closing symbol."""
         return range(self.word_ids.stop, self.vocab_size, 2)
 
     @property
     def closing_ids(self) -> range:
-        """The ids that close a constituent."""
+        """Ids of closing symbols."""
         return range(self.word_ids.stop + 1, self.vocab_size, 2)
 
     def encode(self, symbols: Sequence[str]) -> list[int]:
-        """Return the ids of symbols; EOS is not added.
+        """Return the ids of symbols, without EOS.
 
         Raises:
             ValueError: If a label or a tag is unknown.
@@ -87,14 +86,14 @@ class SymbolVocabulary:
             if self._ids.get(symbol, 0) < _FIRST_ID:
                 tags = f" and tags {', '.join(self.tags)}" if self.tags else ""
                 raise ValueError(
-                    f"{symbol!r} is not among the symbols of this vocabulary, whose "
-                    f"labels are {', '.join(self.labels)}{tags}. Leave the tree out, "
-                    "or prepare the corpus anew with it in the training trees."
+                    f"{symbol!r} is not a symbol of this vocabulary, whose labels are "
+                    f"{', '.join(self.labels)}{tags}. Leave the tree out, or add it to "
+                    "the training trees and prepare the corpus again."
                 )
         return [self._ids[symbol] for symbol in symbols]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Return the symbols up to the first EOS or padding; BOS is left out."""
+        """Return the symbols up to the first EOS or padding, without BOS."""
         symbols = []
         for number in ids:
             if number in (config.EOS_ID, config.PAD_ID):
@@ -104,10 +103,10 @@ class SymbolVocabulary:
         return symbols
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write labels and tags into a file.
+        """Save labels and tags to a file.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the file cannot be written.
         """
         content = {
             "format_version": FORMAT_VERSION,
@@ -118,10 +117,10 @@ class SymbolVocabulary:
 
 
 def load(path: str | os.PathLike) -> SymbolVocabulary:
-    """Read what `SymbolVocabulary.save` wrote.
+    """Load a vocabulary that `SymbolVocabulary.save` wrote.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ValueError: If it is damaged or has another format version.
     """
     path = pathlib.Path(path)

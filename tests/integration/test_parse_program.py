@@ -82,7 +82,7 @@ def test_an_export_without_packed_kernels_is_smaller_and_parses_alike(
 
 
 def test_trees_are_drawn(tmp_path):
-    """Of line 2 there is no tree."""
+    """Line 2 has no tree."""
     found = [trees.from_string(text) for text in ("(S (XX a))", "(NP (XX b))")]
     first, last = (ParseText(str(tree), 0.0, False, True) for tree in found)
     parses = [first, None, last]
@@ -97,11 +97,11 @@ def test_trees_are_drawn(tmp_path):
 
 
 LONG = "the fox sees " * 23
-# Of each, what is said of line 2.
+# Bad lines, and the error message for each in line 2.
 BAD = {
     b"\xff dog": "is not valid UTF-8: invalid start byte at byte 0. Convert it",
-    b"  ": "has no words. Give one sentence a line.",
-    LONG.encode(): "is longer than the model reads. Divide the sentence.",
+    b"  ": "has no words. Give one sentence per line.",
+    LONG.encode(): "is longer than the model reads. Split the sentence.",
 }
 
 
@@ -139,20 +139,21 @@ def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
         run(**where, skip_bad=True, draw="svg")
 
 
-def test_what_an_export_reads_in_part_is_bad_too(tmp_path, parser_export):
+def test_sentences_over_the_limit_of_an_export_are_bad(tmp_path, parser_export):
     path = tmp_path / "text"
     path.write_text(f"the fox\n{LONG}\n")
     parse = parse_files.with_export(saved_model.load_parser(parser_export))
+    output = tmp_path / "trees"
     with pytest.raises(ValueError, match="line 2, is longer than the model reads"):
-        parse_files.parse_sentences(parse_files.read_sentences(path), parse)
+        parse_files.parse_and_write(parse_files.read_sentences(path), parse, output)
     sentences = parse_files.read_sentences(path, skip_bad=True)
-    first, second = parse_files.parse_sentences(sentences, parse)
+    first, second = parse_files.parse_and_write(sentences, parse, output)
     assert words_of(first.text) == "the fox" and second is None
 
 
 def test_trees_are_written_as_they_come(tmp_path, monkeypatch):
     """What was parsed before a failure stays, and so does an earlier file."""
-    monkeypatch.setattr(parse_files, "_LINES_OF_BLOCK", 2)
+    monkeypatch.setattr(parse_files, "_LINES_PER_BLOCK", 2)
     seen, output = [], tmp_path / "trees"
     output.write_text("earlier")
 

@@ -1,4 +1,4 @@
-"""Which symbol may come next: by hand, along real trees, and in a search."""
+"""Constrained decoding: by hand, for random trees, and in a beam search."""
 
 import functools
 import itertools
@@ -20,17 +20,17 @@ from tests.treebank import random_trees
 
 VOCABULARY = symbols.SymbolVocabulary(["S", "NP", "VP"])
 OPENING = {"(S", "(NP", "(VP"}
-WIDE = 31  # a length limit that forbids nothing
+WIDE = 31  # a length limit that is never reached
 
 
 def allowed_after(
     so_far, num_words, max_length=WIDE, limits=None, vocabulary=VOCABULARY
 ):
-    """The symbols that may follow, in a batch with another sentence, in two slots."""
+    """Return the symbols that may follow, in slot 1 of row 1 of a 2 by 2 batch."""
     tokens = np.full((2, 2, WIDE), config.PAD_ID, np.int32)
     ids = vocabulary.encode(so_far.split())
     tokens[1, 1, : len(ids)] = ids
-    tokens[0] = tokens[1, 0] = [5] * WIDE  # others, which must not show
+    tokens[0] = tokens[1, 0] = [5] * WIDE  # other hypotheses, which must not matter
     rule = WellFormed(
         vocabulary,
         tf.constant([7, num_words]),
@@ -46,30 +46,30 @@ def allowed_after(
     ("so_far", "num_words", "expected"),
     [
         ("", 2, OPENING),
-        ("(S", 2, OPENING | {"XX"}),  # nothing in it yet
-        ("(S XX", 2, OPENING | {"XX"}),  # the root waits for all words
+        ("(S", 2, OPENING | {"XX"}),  # the root is still empty
+        ("(S XX", 2, OPENING | {"XX"}),  # the root must contain all words
         ("(S XX", 1, {")S"}),
         ("(S XX )S", 1, {"</s>"}),
         ("(S (NP", 2, OPENING | {"XX"}),
         ("(S (NP XX", 2, OPENING | {"XX", ")NP"}),
-        ("(S (NP XX", 1, {")NP"}),  # no more words: nothing opens
+        ("(S (NP XX", 1, {")NP"}),  # no words left: nothing may open
         ("(S (NP XX )NP", 1, {")S"}),
         ("(S (NP XX )NP", 2, OPENING | {"XX"}),
         ("(S (NP XX )NP (VP XX", 3, OPENING | {"XX", ")VP"}),
-        ("(S (VP (NP XX )NP", 2, OPENING | {"XX", ")VP"}),  # of what is still open
+        ("(S (VP (NP XX )NP", 2, OPENING | {"XX", ")VP"}),  # VP is still open
         ("(S (NP XX )NP (NP XX (VP XX )VP", 4, OPENING | {"XX", ")NP"}),
         ("(NP (NP XX )NP", 2, OPENING | {"XX"}),
         ("(NP (NP XX )NP", 1, {")NP"}),
     ],
 )
-def test_what_may_follow_is_what_a_tree_may_go_on_with(so_far, num_words, expected):
+def test_allowed_symbols_are_those_that_continue_a_tree(so_far, num_words, expected):
     assert allowed_after(so_far, num_words) == expected
 
 
 @pytest.mark.parametrize(
     ("so_far", "max_length", "may_open"),
     [
-        # (S XX XX )S EOS are 5; one more bracket, with its end, makes 7.
+        # (S XX XX )S EOS has 5 symbols; one more constituent makes 7.
         ("", 5, True),
         ("", 4, False),
         ("(S", 7, True),
@@ -80,7 +80,7 @@ def test_what_may_follow_is_what_a_tree_may_go_on_with(so_far, num_words, expect
         ("(S XX", 6, False),
     ],
 )
-def test_nothing_opens_that_could_not_be_closed_within_the_limit(
+def test_a_constituent_opens_only_if_it_can_be_closed_within_the_limit(
     so_far, max_length, may_open
 ):
     found = allowed_after(so_far, 2, max_length)
@@ -88,10 +88,10 @@ def test_nothing_opens_that_could_not_be_closed_within_the_limit(
     assert may_open or found == (set() if not so_far else {"XX"})
 
 
-def test_depth_and_openings_in_a_row_are_limited():
+def test_depth_and_consecutive_openings_are_limited():
     limits = ConstraintConfig(max_depth=3, max_openings=2)
     assert allowed_after("(S", 5, limits=limits) >= OPENING
-    assert allowed_after("(S (NP", 5, limits=limits) == {"XX"}  # two in a row
+    assert allowed_after("(S (NP", 5, limits=limits) == {"XX"}  # two openings
     assert allowed_after("(S (NP XX", 5, limits=limits) >= OPENING
     deepest = "(S XX (NP XX (VP"
     assert allowed_after(deepest, 5, limits=limits) == {"XX"}
@@ -100,7 +100,7 @@ def test_depth_and_openings_in_a_row_are_limited():
 
 
 @pytest.mark.parametrize("name", ["max_depth", "max_openings"])
-def test_limits_below_one_are_refused(name):
+def test_limits_below_one_are_rejected(name):
     with pytest.raises(
         ValueError, match=f"`{name}` must be at least 1. Received: {name}=0"
     ):
@@ -118,8 +118,8 @@ def rule_of(num_words, max_length, limits=None):
 
 
 @functools.cache
-def judge():
-    """`is_tree` for one sequence, as a graph."""
+def is_tree_function():
+    """Return `is_tree` as a traced function."""
     return tf.function(
         functools.partial(constraint.is_tree, LABELS),
         input_signature=[
@@ -130,22 +130,22 @@ def judge():
 
 
 def ended(ids):
-    """The row of a sequence: EOS, then padding."""
+    """Return the row of a sequence: ids, EOS, padding."""
     row = [*ids, config.EOS_ID]
     return row + [config.PAD_ID] * (LENGTH - len(row))
 
 
 @settings(max_examples=25, deadline=None)
 @given(random_trees.TREES)
-def test_every_tree_may_be_written_even_with_no_room_to_spare(tree):
+def test_every_tree_is_allowed_even_with_the_smallest_length_limit(tree):
     ids = LABELS.encode(linearisation.linearise(tree))
     num_words = len(tree.words)
     exact = tf.constant([[*ids, config.EOS_ID]])
-    assert judge()(tf.constant([num_words]), exact)[0]
-    open_end = [*ids, *[config.PAD_ID] * (LENGTH - len(ids))]
-    rows = tf.constant([ended(ids), ended(ids), open_end])
+    assert is_tree_function()(tf.constant([num_words]), exact)[0]
+    without_eos = [*ids, *[config.PAD_ID] * (LENGTH - len(ids))]
+    rows = tf.constant([ended(ids), ended(ids), without_eos])
     words = tf.constant([num_words, num_words + 1, num_words])
-    assert judge()(words, rows).numpy().tolist() == [True, False, False]
+    assert is_tree_function()(words, rows).numpy().tolist() == [True, False, False]
 
 
 @settings(max_examples=40, deadline=None)
@@ -153,8 +153,8 @@ def test_every_tree_may_be_written_even_with_no_room_to_spare(tree):
     st.lists(st.sampled_from(LABELS.symbols[4:9]), max_size=7),
     st.integers(1, 3),
 )
-def test_what_no_tree_is_written_as_is_told(written, num_words):
-    """As `delinearise` judges, on symbols in any order."""
+def test_is_tree_agrees_with_delinearise(written, num_words):
+    """For symbols in any order."""
     words = ["a"] * num_words
     try:
         linearisation.delinearise(written, words, words)
@@ -162,11 +162,11 @@ def test_what_no_tree_is_written_as_is_told(written, num_words):
     except ValueError:
         expected = False
     padded = tf.constant([ended(LABELS.encode(written))])
-    assert bool(judge()(tf.constant([num_words]), padded)[0]) == expected
+    assert bool(is_tree_function()(tf.constant([num_words]), padded)[0]) == expected
 
 
-def test_any_walk_through_what_is_allowed_ends_in_a_tree_at_the_limit_at_the_latest():
-    """200 walks side by side, with little room and much."""
+def test_any_sequence_of_allowed_symbols_ends_in_a_tree_within_the_limit():
+    """200 random sequences in one batch, with small and large limits."""
     draw = np.random.default_rng(3)
     num_words = draw.integers(1, 7, size=200)
     room = draw.integers(constraint.NUM_NEEDED, 23, size=200)
@@ -203,10 +203,10 @@ TAGGED = symbols.SymbolVocabulary(["A"], ["M", "N"])
 
 
 def all_trees(vocabulary, num_words, max_length, limits):
-    """Every sequence that ends, EOS included, written by recursion over children."""
+    """Return every complete sequence, EOS included, by recursion over children."""
 
     def constituents(words, depth, openings):
-        """Sequences of one constituent over so many words."""
+        """Yield the sequences of one constituent over this number of words."""
         if depth == 0 or openings == 0:
             return
         for opening in vocabulary.opening_ids:
@@ -214,7 +214,7 @@ def all_trees(vocabulary, num_words, max_length, limits):
                 yield (opening, *inner, opening + 1)
 
     def children(words, depth, openings):
-        """Sequences of at least one child; `openings` in a row may come at first."""
+        """Yield the sequences of children; the first may start with `openings`."""
         for first in range(1, words + 1):
             heads = [*constituents(first, depth, openings)]
             heads += [(word,) for word in vocabulary.word_ids] * (first == 1)
@@ -232,14 +232,16 @@ def all_trees(vocabulary, num_words, max_length, limits):
 @pytest.mark.parametrize(
     ("vocabulary", "num_words", "max_length", "limits", "count", "beam_size"),
     [
-        # Under two roots: both words bare, or (with the two labels of a constituent)
-        # one, the other, or both together in one, and 4 ways for one each: 1 + 6 + 4.
+        # For each of 2 roots: no constituent below (1), one constituent with one of 2
+        # labels over the first, the second or both words (6), or one over each word
+        # with 2 labels each (4).
         (TWO, 2, 9, ConstraintConfig(max_depth=2), 22, 21),
-        # Only one constituent has room under the root: over 1 of 3, or 2, or all.
+        # The limit allows one constituent below the root: over 1, 2 or 3 of 3 words.
         (TWO, 3, 8, ConstraintConfig(max_depth=2), 2 * (1 + 2 * (3 + 2 + 1)), 26),
-        # Chains over one word: of 1, 2 or 3 constituents.
+        # Chains of 1, 2 or 3 constituents over one word.
         (TWO, 1, 11, ConstraintConfig(max_depth=5, max_openings=3), 2 + 4 + 8, 21),
-        # Two tags for each word, one label: bare, or 3 ways with one, or one for each.
+        # Two tags for each of 2 words, one label: no constituent below the root, one
+        # in 3 positions, or one over each word.
         (TAGGED, 2, 9, ConstraintConfig(max_depth=2), 4 * (1 + 3 + 1), 21),
     ],
 )
@@ -247,14 +249,14 @@ def all_trees(vocabulary, num_words, max_length, limits):
 def test_beam_21_equals_exhaustive_search_over_all_trees(
     vocabulary, num_words, max_length, limits, count, beam_size, alpha
 ):
-    """The paper's beam, or a little more: no step has more hypotheses."""
+    """The beam is at least as large as the number of hypotheses in every step."""
     written = all_trees(vocabulary, num_words, max_length, limits)
     assert len(set(written)) == len(written) == count
     for length in range(1, max_length):
         alive = {tree[:length] for tree in written if len(tree) > length}
         assert len(alive) <= beam_size
 
-    # Logits of each prefix from a table of 97 rows, the other symbols among them.
+    # Logits of each prefix come from a table of 97 rows, for forbidden symbols too.
     shape = (3, 97, vocabulary.vocab_size)
     logits = np.random.default_rng(11).normal(scale=2.0, size=shape)
     model = PrefixModel(logits)
@@ -291,7 +293,7 @@ def test_beam_21_equals_exhaustive_search_over_all_trees(
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_the_rule_is_the_same_in_a_graph_and_under_xla(jit_compile):
+def test_allowed_symbols_are_the_same_in_a_graph_and_under_xla(jit_compile):
     draw = np.random.default_rng(5)
     tokens = tf.constant(draw.integers(4, LABELS.vocab_size, size=(3, 2, 13)), tf.int32)
 

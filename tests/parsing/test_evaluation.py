@@ -1,4 +1,4 @@
-"""Bracket scores through bin/evaluate.py, of files and of a model."""
+"""Bracket scores of files and of a model with bin/evaluate.py."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.treebank import evalb, linearisation, trees
 
 GOLD = "(S (NP (DT the) (NN fox)) (VP (VBD saw) (NP (PRP it))) (. .))"
-# One NP is not there; the rest is right: 3 of 4 in recall, 3 of 3 in precision.
+# One NP is missing and the rest is correct: recall 3 of 4, precision 3 of 3.
 TEST = "(S (NP (XX the) (XX fox)) (VP (XX saw) (XX it)) (. .))"
 
 
@@ -24,7 +24,7 @@ def run(program_of):
 
 @pytest.fixture
 def files(tmp_path):
-    """Two gold trees; the parse of the second is absent."""
+    """Two gold trees; the second has no parse."""
     paths = {name: tmp_path / name for name in ("reference", "hypothesis")}
     paths["reference"].write_text(f"{GOLD}\n{GOLD}\n")
     paths["hypothesis"].write_text(f"{TEST}\n\n")
@@ -32,9 +32,10 @@ def files(tmp_path):
 
 
 def test_files_are_scored_in_evalbs_layout(run, files, tmp_path, capsys):
-    """The baseline has S, VP over "fox saw it", "saw it" and "it"; the period is none.
+    """The baseline has S and VP over "fox saw it", "saw it" and "it".
 
-    Gold has S, NP, VP over "saw it", and NP: S and one VP match, of 4 and 4.
+    Gold has S, NP, VP over "saw it", and NP: S and one VP of 4 match. The period is not
+    scored.
     """
     report, table = tmp_path / "report.json", tmp_path / "table"
     summary = run(task="parsing", **files, report=report, evalb_table=table)
@@ -56,7 +57,7 @@ def test_files_are_scored_in_evalbs_layout(run, files, tmp_path, capsys):
 
 
 def test_a_parameter_file_is_followed(run, files, tmp_path):
-    """Without NP, S and VP are left, and both right."""
+    """Without NP, only S and VP are scored, and both are correct."""
     rules = tmp_path / "rules.prm"
     rules.write_text("DELETE_LABEL NP\nDELETE_LABEL .\n")
     summary = run(task="parsing", **files, evalb_parameters=rules)
@@ -67,7 +68,7 @@ def test_a_parameter_file_is_followed(run, files, tmp_path):
 def test_a_model_is_scored_on_the_words_of_gold_trees(
     run, parser_dir, parser_corpus, tmp_path, capsys
 ):
-    """Its task is known without a flag; what it wrote scores the same from files."""
+    """The task comes from the model, and the written trees score the same as files."""
     output, report = tmp_path / "trees", tmp_path / "report.json"
     where = {"data_dir": parser_corpus, "split": "valid", "beam_size": 2}
     summary = run(
@@ -85,7 +86,7 @@ def test_a_model_is_scored_on_the_words_of_gold_trees(
 
 
 def test_gold_tags_never_reach_the_model():
-    """The parser is asked for words alone, and tags come from their forms."""
+    """The parser gets words only, and tags come from the form of the words."""
     asked = []
 
     class Recorder:
@@ -104,8 +105,8 @@ def test_gold_tags_never_reach_the_model():
     assert answers.trees[0].tags == ["XX"] * 4 + ["."]
 
 
-def test_words_that_gold_alone_takes_for_punctuation_end_no_evaluation():
-    """Gold leaves "x" out, `tags_of` does not: the sentence has no score."""
+def test_disagreement_about_punctuation_does_not_stop_an_evaluation():
+    """Gold deletes "x" and `tags_of` does not, so the sentences have no score."""
     gold = [trees.from_string("(S (NN a) (. x))")] * 23
     test = [trees.from_string("(S (XX a) (XX x))")] * 23
     answers = evaluation.ModelAnswers(test, 0, 0)
@@ -115,7 +116,7 @@ def test_words_that_gold_alone_takes_for_punctuation_end_no_evaluation():
         evaluation.score(gold, test)
 
 
-def test_flags_of_the_other_task_are_refused(run, files, parser_dir, tmp_path):
+def test_flags_of_the_other_task_are_rejected(run, files, parser_dir, tmp_path):
     for flag in ("evalb_parameters", "evalb_table", "unconstrained"):
         message = f"--{flag} is for --task=parsing, not translation."
         with pytest.raises(ValueError, match=message):
@@ -130,7 +131,7 @@ def test_flags_of_the_other_task_are_refused(run, files, parser_dir, tmp_path):
         run(task="parsing", **files, unconstrained=True)
 
 
-def test_another_task_than_the_models_is_refused(
+def test_a_task_other_than_the_models_is_rejected(
     run, parser_dir, translator_dir, parser_corpus
 ):
     where = {"data_dir": parser_corpus, "split": "valid"}
@@ -142,7 +143,7 @@ def test_another_task_than_the_models_is_refused(
         run(model_dir=translator_dir, task="parsing", **where)
 
 
-def test_what_has_no_gold_trees_is_refused(run, parser_dir, parser_corpus, tmp_path):
+def test_data_without_gold_trees_is_rejected(run, parser_dir, parser_corpus, tmp_path):
     with pytest.raises(FileNotFoundError, match="No test.target in .*another --split"):
         run(model_dir=parser_dir, data_dir=parser_corpus, split="test")
     with pytest.raises(FileNotFoundError, match="No metadata.json in"):
@@ -150,25 +151,27 @@ def test_what_has_no_gold_trees_is_refused(run, parser_dir, parser_corpus, tmp_p
     from tests import small_corpus
 
     text = small_corpus.write_corpus(tmp_path, "text", 285)
-    with pytest.raises(ValueError, match="is prepared for --task=translation, and a"):
+    with pytest.raises(ValueError, match="is prepared for --task=translation, but a"):
         run(model_dir=parser_dir, data_dir=text, split="valid")
 
 
-def test_files_of_other_lengths_are_refused(run, files):
+def test_files_of_different_lengths_are_rejected(run, files):
     files["hypothesis"].write_text(f"{TEST}\n")
     message = (
-        f"{files['hypothesis']} has 1 lines and {files['reference']} has 2: they must"
+        f"{files['hypothesis']} has 1 line and {files['reference']} has 2 lines: line n"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         run(task="parsing", **files)
 
 
-def test_a_folder_of_another_task_loads_no_weights(translator_dir, tmp_path):
-    """It has none, so the task is what is refused."""
-    place = ModelDir(translator_dir)
+def test_a_model_dir_of_another_task_is_rejected_before_loading_weights(
+    translator_dir, tmp_path
+):
+    """The second folder has no weights, so the error must be about the task."""
+    model_dir = ModelDir(translator_dir)
     with pytest.raises(ValueError, match="is a translation model: use bin/translate"):
-        place.load_parser()
+        model_dir.load_parser()
     other = ModelDir(tmp_path)
-    other.write_config(dataclasses.replace(place.read_config(), task="parsing"))
+    other.write_config(dataclasses.replace(model_dir.read_config(), task="parsing"))
     with pytest.raises(ValueError, match="is a parser: use bin/parse.py"):
         other.load_translator()

@@ -1,4 +1,4 @@
-"""Trees as strings in the graph equal those that Python writes."""
+"""Trees written in the graph equal those written by Python."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ TAGGED = symbols.SymbolVocabulary(random_trees.LABELS, TAGS)
 
 
 def writer(vocabulary):
-    """What writes the trees of some sentences, from their symbols."""
+    """Return a function that writes trees from their symbols and sentences."""
 
     @tf.function(
         input_signature=[
@@ -38,7 +38,7 @@ written, written_with_tags = writer(VOCABULARY), writer(TAGGED)
 
 
 def rows_of(sequences, vocabulary=VOCABULARY):
-    """Ids of symbols as rows: EOS, then padding."""
+    """Return ids of symbols as rows: ids, EOS, padding."""
     longest = max(map(len, sequences), default=0) + 1
     rows = np.full((len(sequences), longest), config.PAD_ID, np.int32)
     for row, sequence in zip(rows, sequences, strict=True):
@@ -49,7 +49,7 @@ def rows_of(sequences, vocabulary=VOCABULARY):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(random_trees.TREES, min_size=1, max_size=3))
 def test_the_graph_writes_trees_as_python_does(drawn):
-    """The tags are those that the words tell, and the words are escaped."""
+    """Tags come from the words, and the words are escaped."""
     sequences = [linearisation.linearise(tree) for tree in drawn]
     found = written(rows_of(sequences), [" ".join(tree.words) for tree in drawn])
     expected = [
@@ -63,7 +63,7 @@ def test_the_graph_writes_trees_as_python_does(drawn):
 
 @settings(max_examples=40, deadline=None)
 @given(random_trees.TREES, st.data())
-def test_the_graph_joins_tags_as_python_does(tree, data):
+def test_the_graph_merges_tags_as_python_does(tree, data):
     sequence = linearisation.linearise(tree)
     tags = [data.draw(st.sampled_from(TAGS)) for _ in tree.words]
     given_tags = iter(tags)
@@ -80,13 +80,13 @@ def test_the_graph_joins_tags_as_python_does(tree, data):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(["`", "'", "''", "a"]), min_size=1, max_size=23))
-def test_a_quote_closes_what_another_has_opened(words):
+def test_a_quote_closes_an_open_quotation(words):
     tags = graph_text.tags_of(tf.ragged.constant([["`", "`"], words])).numpy()[1]
     found = [tag.decode() for tag in tags[: len(words)]]
     assert found == linearisation.tags_of(words)
 
 
-def test_every_word_that_has_a_tag_of_its_own_gets_it():
+def test_every_word_with_a_fixed_tag_gets_it():
     words = [
         word for line in linearisation.WORDS_OF_TAG.values() for word in line.split()
     ]
@@ -97,13 +97,13 @@ def test_every_word_that_has_a_tag_of_its_own_gets_it():
     assert tree.decode() == f"(S {' '.join(expected)})"
 
 
-def test_words_without_a_symbol_stand_last_in_the_root():
+def test_words_without_a_symbol_are_appended_to_the_root():
     [tree] = written(rows_of([["(S", "(NP", "XX", ")NP", ")S"]]), ["a ( b"]).numpy()
     assert tree == b"(S (NP (XX a)) (-LRB- -LRB-) (XX b))"
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["  ", "\n"]])
-def test_no_symbols_are_no_tree(texts):
+def test_rows_without_symbols_have_no_tree(texts):
     none = np.zeros((len(texts), 0), np.int32)
     padding = np.zeros((len(texts), 3), np.int32)
     for tokens in (none, padding):
@@ -112,7 +112,7 @@ def test_no_symbols_are_no_tree(texts):
         ]
 
 
-def test_words_are_cut_at_ascii_white_space_and_made_utf_8():
+def test_words_are_split_at_ascii_white_space_and_converted_to_utf_8():
     text = [
         "  a\tb\n\rc\v\fd ",
         "x\N{NO-BREAK SPACE}y \u2003z",

@@ -1,4 +1,4 @@
-"""Sentences to trees, and the SavedModel that does the same."""
+"""Parsing sentences with a model and with its SavedModel."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from keras_transformer.serving import saved_model, warmup
 from keras_transformer.treebank import linearisation, trees
 from tests.small_models import LINES, make_parser, stored_numbers
 
-# Brackets as words, quotes, none, spaces alone, odd white space, emoji, too long.
+# Brackets as words, quotes, empty, only spaces, other white space, emoji, too long.
 MIXED = [
     "A dog runs !",
     "(S ( [ ) :) )S {",
@@ -33,7 +33,7 @@ MIXED = [
     "one two " * 20,
     "XX",
 ]
-# Of MIXED, what has more than the 22 tokens that can be read: 7 words, and 40.
+# Rows of MIXED over the limit of 22 tokens: they have 7 words and 40.
 TOO_LONG = (1, 7)
 
 
@@ -48,18 +48,18 @@ def free_parser():
 
 
 def words_of(sentence):
-    """The words of a sentence in the treebank's form."""
+    """Return the words of a sentence in the treebank's form."""
     return [trees.escape(word.decode()) for word in sentence.encode().split()]
 
 
 def batch_of(parser, texts):
-    """The answers to a batch in the graph, as NumPy arrays."""
+    """Return the outputs of `parse_batch` as NumPy arrays."""
     answer = parser.parse_batch(tf.constant(texts, tf.string))
     return {name: value.numpy() for name, value in answer.items()}
 
 
-def test_every_tree_of_an_untrained_model_is_valid_over_its_words_in_order(parser):
-    """200 random sentences, of 0 to 29 words; the model can read 22 tokens."""
+def test_every_tree_of_an_untrained_model_is_valid_and_has_all_words_in_order(parser):
+    """200 random sentences of 0 to 29 words; the model reads 22 tokens."""
     draw = random.Random(5)
     vocabulary = [*" ".join(LINES).split(), "(", ")", "(S", "`", "'", "-LRB-", "\u72d7"]
     sentences = [
@@ -84,7 +84,7 @@ def test_every_tree_of_an_untrained_model_is_valid_over_its_words_in_order(parse
 
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
-    """Tags of words are the model's, those of punctuation tell by the form."""
+    """Words have the model's tags, punctuation has the tag of its form."""
     parser = make_parser(tags=["NN", "VB"], constrained=constrained)
     together, answer = parser.parse(MIXED), batch_of(parser, MIXED)
     for parse, text in zip(together, answer["tree"], strict=True):
@@ -95,12 +95,12 @@ def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
             for tag, of_form in zip(parse.tree.tags, punctuation, strict=True):
                 assert tag == of_form or tag in ("NN", "VB")
     written = "".join(str(parse.tree) for parse in together)
-    if constrained:  # else there may be nothing but what is repaired
+    if constrained:  # else all trees may be repaired ones
         assert "(NN " in written or "(VB " in written
 
 
-def test_trees_come_back_in_the_order_of_the_sentences(parser):
-    """Sorting into batches by length must not show; the graph gives the same trees."""
+def test_trees_are_in_the_order_of_the_sentences(parser):
+    """Batches are sorted by length, results are not; the graph gives the same trees."""
     together = parser.parse(MIXED, batch_size=2)
     answer = batch_of(parser, MIXED)
     assert ["" if parse.tree is None else str(parse.tree) for parse in together] == [
@@ -129,14 +129,14 @@ def test_a_row_does_not_depend_on_the_others(parser):
                 assert value[0] == together[name][row]
 
 
-def test_white_space_between_words_means_nothing(parser):
+def test_white_space_between_words_is_ignored(parser):
     answer = batch_of(parser, ["one two", "  one\t\n two\v"])
     assert answer["tree"][0] == answer["tree"][1]
     assert answer["score"][0] == answer["score"][1]
 
 
 def test_the_model_reads_brackets_in_the_form_of_the_treebank(parser):
-    """So "(" and "-LRB-" are the same to it."""
+    """So "(" and "-LRB-" are the same input."""
     answer = batch_of(parser, ["a ( b", "a -LRB- b"])
     assert answer["tree"][0] == answer["tree"][1]
     assert answer["score"][0] == answer["score"][1]
@@ -149,8 +149,8 @@ def test_sentences_without_words_have_no_tree(parser):
     assert {len(value) for value in batch_of(parser, []).values()} == {0}
 
 
-def test_words_that_the_model_cannot_read_stand_last_under_the_root(parser):
-    """22 of 40 words are searched for; the others change nothing."""
+def test_words_over_the_input_limit_are_appended_to_the_root(parser):
+    """The search covers 22 of 40 words; the others do not change the tree."""
     most = parser.decoding.max_input_length - 1
     words = ["a"] * 40
     long, other = parser.parse([" ".join(words), " ".join([*words, "("])])
@@ -159,21 +159,21 @@ def test_words_that_the_model_cannot_read_stand_last_under_the_root(parser):
     assert long.truncated and long.valid
 
 
-def test_one_string_gives_one_tree_and_a_list_a_list(parser):
+def test_a_string_gives_a_tree_and_a_list_gives_a_list(parser):
     assert parser("A dog") == parser(["A dog"])[0]
     assert isinstance(parser("A dog"), trees.Tree)
 
 
-def test_kept_weights_parse_alike_with_the_same_settings():
+def test_prepared_weights_give_the_same_parses_and_settings():
     plain = make_parser(constrained=False, beam_size=2)
-    kept = plain.with_prepared_weights()
-    assert not kept.constrained
+    prepared = plain.with_prepared_weights()
+    assert not prepared.constrained
     settings = ("vocabulary", "decoding", "constraint", "tokenizer", "model")
-    assert all(getattr(kept, name) == getattr(plain, name) for name in settings)
-    assert kept.parse(["A dog runs", "one"]) == plain.parse(["A dog runs", "one"])
+    assert all(getattr(prepared, name) == getattr(plain, name) for name in settings)
+    assert prepared.parse(["A dog runs", "one"]) == plain.parse(["A dog runs", "one"])
 
 
-def test_limits_of_trees_are_kept():
+def test_trees_stay_within_the_limits():
     parser = make_parser(
         constraint=ConstraintConfig(max_depth=3, max_openings=2), beam_size=2
     )
@@ -183,7 +183,7 @@ def test_limits_of_trees_are_kept():
 
 
 def test_scores_are_log_probabilities_over_the_penalty():
-    """Of the model alone, though its likelier symbols were forbidden."""
+    """Forbidden symbols keep their share of the model's probability."""
     parser = make_parser(beam_size=1, length_penalty_alpha=0.3)
     tokens, _ = parser.source_tokens(tf.constant(["A dog runs !"]))
     result = parser.search(tokens, tf.constant([4]))
@@ -200,10 +200,10 @@ def test_scores_are_log_probabilities_over_the_penalty():
     )
 
 
-def test_without_the_constraint_what_is_no_tree_is_said_and_repaired(
+def test_without_the_constraint_invalid_trees_are_marked_and_repaired(
     parser, free_parser
 ):
-    """An untrained model writes no tree; where it has the better score, it is free."""
+    """An untrained model writes no valid trees; the free search finds better scores."""
     parses = free_parser.parse(MIXED)
     has_words = [bool(sentence.split()) for sentence in MIXED]
     assert [parse.valid for parse in parses] == [not has for has in has_words]
@@ -216,8 +216,8 @@ def test_without_the_constraint_what_is_no_tree_is_said_and_repaired(
     assert all(free.score > bound.score for free, bound in best)
 
 
-def test_without_the_constraint_a_tree_is_valid(monkeypatch):
-    """What the search finds is put in its place: a tree over two words."""
+def test_without_the_constraint_a_correct_tree_is_valid(monkeypatch):
+    """The search is replaced by one that finds a tree over two words."""
     parser = make_parser(constrained=False)
     ids = parser.vocabulary.encode(["(S", "(NP", "XX", ")NP", "XX", ")S"])
     row = tf.constant([*ids, parser.model.config.eos_id, 0])
@@ -242,8 +242,8 @@ def test_without_the_constraint_a_tree_is_valid(monkeypatch):
     assert not repaired.valid
 
 
-def test_a_broken_model_gives_a_flat_tree_that_is_said_to_be_no_answer():
-    """Logits that are no numbers leave the search without a hypothesis."""
+def test_a_broken_model_gives_a_flat_tree_that_is_marked_invalid():
+    """With NaN logits, the search finds no hypothesis."""
     parser = make_parser()
     weights = parser.model.get_weights()
     parser.model.set_weights([np.full_like(weight, math.nan) for weight in weights])
@@ -277,21 +277,21 @@ def test_the_paper_parses_with_beam_21():
         ),
         (
             {"extra_decode_length": 1},
-            "`extra_decode_length` must be at least 2 for parsing, or the smallest "
-            "tree has no room. Received: extra_decode_length=1",
+            "`extra_decode_length` must be at least 2 for parsing, so that the "
+            "smallest tree fits. Received: extra_decode_length=1",
         ),
     ],
 )
-def test_limits_without_room_for_a_tree_are_refused(options, message):
+def test_limits_without_room_for_a_tree_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         make_parser(**options)
 
 
-def test_other_symbols_than_the_models_are_refused(parser):
+def test_symbols_that_do_not_match_the_model_are_rejected(parser):
     with pytest.raises(
         ValueError,
-        match="The symbols are not the model's: `output_vocab_size` is 7 for them and "
-        "15 in the model. Use the labels",
+        match="The symbols do not match the model: `output_vocab_size` is 7 in the "
+        "vocabulary and 15 in the model. Use the labels",
     ):
         Parser(parser.model, parser.tokenizer, SymbolVocabulary(["S"]))
     other = tokenization.train_bpe(LINES * 5, vocab_size=295)
@@ -299,7 +299,7 @@ def test_other_symbols_than_the_models_are_refused(parser):
         Parser(parser.model, other, parser.vocabulary)
 
 
-def test_learned_positions_limit_the_input_and_hold_every_tree():
+def test_learned_positions_limit_the_input_and_suffice_for_every_tree():
     tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
     vocabulary = SymbolVocabulary(["S", "NP"])
     config = ModelConfig(
@@ -334,7 +334,7 @@ def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
     assert small_parser_export.name == "1"
 
 
-def test_parse_is_the_one_signature_with_its_types(small_parser_export):
+def test_parse_is_the_only_signature_and_has_these_types(small_parser_export):
     signatures = tf.saved_model.load(str(small_parser_export)).signatures
     assert list(signatures) == ["parse"]
     texts = tf.constant([b"\xff dog", b""])
@@ -350,7 +350,7 @@ def test_parse_is_the_one_signature_with_its_types(small_parser_export):
 
 
 def test_the_export_runs_in_a_process_without_this_package(parser, small_parser_export):
-    """Only TensorFlow and TensorFlow Text are imported there; strings are compared."""
+    """The process imports only TensorFlow and TensorFlow Text."""
     program = (
         "import sys, tensorflow as tf, tensorflow_text\n"
         f"loaded = tf.saved_model.load({str(small_parser_export)!r})\n"
@@ -366,14 +366,14 @@ def test_the_export_runs_in_a_process_without_this_package(parser, small_parser_
     assert result.stdout.splitlines()[-1] == str(expected)
 
 
-def test_an_export_that_parses_otherwise_is_refused(small_parser_export):
+def test_an_export_that_parses_differently_is_rejected(small_parser_export):
     with pytest.raises(ValueError, match="parses 2 of 2 texts differently.*'A dog': '"):
         saved_model.check_same(
             make_parser(seed=5), small_parser_export, ["A dog", "one two"]
         )
 
 
-def test_a_parser_has_no_second_best_and_no_translation(
+def test_a_parser_has_no_nbest_and_no_translation(
     parser, small_parser_export, tmp_path
 ):
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""From treebanks to a prepared folder."""
+"""Encoding treebanks into a corpus folder."""
 
 import json
 import re
@@ -21,13 +21,13 @@ from tests.small_treebank import tree_lines, write_trees
 
 FOX = "(S (NP (DT The) (NN fox)) (VP (VBD slept)))"
 DOG = "(S (NP (NN Dogs)) (VP (VBP bark)))"
-# As the treebank has it: an outer bracket, function labels and a trace.
+# The treebank's form: an outer bracket, function labels and a trace.
 RAW_FOX = "( (S-1 (NP-SBJ (DT The) (NN fox)) (VP (VBD slept) (NP (-NONE- *)))))"
 QUESTION = "(SQ (VBZ Is) (NP (PRP it)) (. ?))"
 
 
 def treebank(folder, options=None, **splits):
-    """A source over files that hold these trees."""
+    """Return a source that reads files with these trees."""
     banks = {}
     for split, lines in {"train": [RAW_FOX, DOG], "valid": [DOG], **splits}.items():
         path = write_trees(folder / f"{split}.mrg", lines)
@@ -41,7 +41,7 @@ def prepared(folder, options=None, source_options=None, **splits):
 
 
 def decoded(data_dir, split="train"):
-    """The encoded pairs as words and symbols."""
+    """Return the encoded pairs as words and symbols."""
     corpus = data.EncodedCorpus.open(data_dir, split)
     words = json.loads((data_dir / "tokenizer" / "words.json").read_text())
     vocabulary = symbols.load(data_dir / "labels.json")
@@ -52,7 +52,7 @@ def decoded(data_dir, split="train"):
 
 
 def pair_of(line):
-    """What a cleaned tree becomes."""
+    """Return the words and symbols of a cleaned tree."""
     tree = trees.from_string(line)
     return " ".join(tree.words), linearise(tree)
 
@@ -66,7 +66,7 @@ def test_words_become_the_source_and_symbols_the_target(tmp_path):
     assert target.tolist() == [7, 5, 4, 6, 9, 4, 10, 8, 3]
 
 
-def test_words_become_their_tags_where_these_are_kept(tmp_path):
+def test_keep_tags_writes_words_as_their_tags(tmp_path):
     prepared(tmp_path, {"keep_tags": True})
     tree = trees.from_string(FOX)
     assert decoded(tmp_path / "data")[0] == (
@@ -77,7 +77,7 @@ def test_words_become_their_tags_where_these_are_kept(tmp_path):
     assert set(tree.tags) <= set(vocabulary.tags)
 
 
-def test_held_out_words_and_gold_trees_are_kept_as_text(tmp_path):
+def test_held_out_words_and_gold_trees_are_stored_as_text(tmp_path):
     prepared(tmp_path, valid=[RAW_FOX, QUESTION], test=[DOG])
     folder = tmp_path / "data"
     assert (folder / "valid.source").read_text() == "The fox slept\nIs it ?\n"
@@ -102,8 +102,8 @@ def test_metadata_describes_both_vocabularies(tmp_path):
     assert "7 + 19 tokens, 1.00 + 3.40 a word" in shown
 
 
-def test_a_folder_of_translations_says_nothing_of_labels(tmp_path):
-    """Metadata of before reads as that of a translation."""
+def test_metadata_without_a_task_is_that_of_a_translation_corpus(tmp_path):
+    """The fields of parsing corpora were added later."""
     values = prepared(tmp_path).to_json()
     for name in ("task", "target_vocab_size", "labels_hash"):
         del values[name]
@@ -124,7 +124,7 @@ def test_the_tokenizer_sees_training_sentences_only(tmp_path):
     assert seen == ["The fox slept", "Dogs bark"]
 
 
-def test_a_held_out_tree_with_an_unknown_label_is_only_left_out_of_the_loss(tmp_path):
+def test_a_held_out_tree_with_an_unknown_label_is_left_out_of_the_loss_only(tmp_path):
     split = prepared(tmp_path, valid=[QUESTION, FOX]).splits["valid"]
     assert (split.pairs_read, split.pairs) == (2, 1)
     assert split.dropped["unknown_symbol"] == 1
@@ -138,8 +138,8 @@ def test_words_are_escaped_as_the_gold_trees_are(tmp_path):
     assert decoded(tmp_path / "data")[0][0] == "-LSB- fox"
 
 
-def test_a_weight_is_the_mean_of_copies_in_an_epoch(tmp_path):
-    """Of 100 trees, 2.25 times each: 225 in all, each 2 or 3 times; and 3 DOGs."""
+def test_a_weight_is_the_mean_number_of_copies_in_an_epoch(tmp_path):
+    """100 trees with weight 2.25: about 225 copies, 2 or 3 of each; and 3 of DOG."""
     mixed = [f"(S (NN w{number}))" for number in range(100)]
     banks = {
         "train": [
@@ -162,7 +162,7 @@ def test_a_weight_is_the_mean_of_copies_in_an_epoch(tmp_path):
     assert (split.pairs_read, split.pairs) == (101, sum(counts[7][0]) + 3)
 
 
-def test_a_duplicate_is_dropped_and_its_first_keeps_its_weight(tmp_path):
+def test_a_duplicate_is_dropped_and_the_first_tree_keeps_its_weight(tmp_path):
     banks = {
         "train": [
             WeightedTrees(write_trees(tmp_path / "gold", [FOX, RAW_FOX]), 3),
@@ -188,13 +188,13 @@ def test_weights_are_read_after_the_last_colon(tmp_path):
 
 
 @pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf"])
-def test_weights_are_above_zero(weight):
+def test_weights_must_be_above_zero(weight):
     message = f"a.mrg:{weight}: `weight` must be a finite number above 0"
     with pytest.raises(ValueError, match=message):
         WeightedTrees.from_text(f"a.mrg:{weight}")
 
 
-# Bad trees in the third line of a file, and what is said of them.
+# Bad trees in the third line of a file, and their error messages.
 BAD = {
     "unbalanced": ("(S (NP (NN fox))", "line 3 needs 1 more closing bracket."),
     "too many": ("(S (NP (NN fox))))", "a closing bracket has no opening bracket"),
@@ -214,7 +214,7 @@ def test_a_bad_tree_is_named_with_file_and_line(tmp_path, name):
     assert str(caught.value).startswith(f"{tmp_path}/train.mrg, line 3: ")
 
 
-def test_bad_trees_are_skipped_and_counted_where_asked(tmp_path):
+def test_skip_bad_leaves_out_and_counts_bad_trees(tmp_path):
     bad = [line for line, _ in BAD.values()]
     source = treebank(tmp_path, {"skip_bad": True}, train=[FOX, *bad, DOG])
     returned = prepare(source, tmp_path / "data", WordTokenizer)
@@ -225,8 +225,8 @@ def test_bad_trees_are_skipped_and_counted_where_asked(tmp_path):
     assert f"dropped: {len(bad)} unreadable" in data.report(returned)
 
 
-def test_too_long_a_training_tree_is_named_with_file_and_line(tmp_path):
-    """FOX has 9 symbols and EOS: one more than 9."""
+def test_a_training_tree_over_the_limit_is_named_with_file_and_line(tmp_path):
+    """FOX has 9 symbols and EOS, one more than the limit of 9."""
     message = (
         f"{tmp_path}/train.mrg, line 3: a side has more tokens than `max_length`, 9. "
         "1 of 2 pairs of the training split are too long. Raise --max_length, or leave "
@@ -241,7 +241,7 @@ def test_too_long_a_training_tree_is_named_with_file_and_line(tmp_path):
     assert decoded(tmp_path / "data") == [pair_of(DOG)]
 
 
-def test_too_long_a_held_out_tree_is_only_left_out_of_the_loss(tmp_path):
+def test_a_held_out_tree_over_the_limit_is_left_out_of_the_loss_only(tmp_path):
     split = prepared(tmp_path, {"max_length": 9}, train=[DOG], valid=[FOX, DOG]).splits[
         "valid"
     ]
@@ -252,20 +252,20 @@ def test_too_long_a_held_out_tree_is_only_left_out_of_the_loss(tmp_path):
 def test_other_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match="train.mrg is empty; it needs trees in"):
         treebank(tmp_path, train=[])
-    with pytest.raises(ValueError, match="No tree of the valid split is left: all 1"):
+    with pytest.raises(ValueError, match="The valid split has no correct tree: all 1"):
         treebank(tmp_path, {"skip_bad": True}, valid=["(S"])
     with pytest.raises(ValueError, match="must have trees for the valid split"):
         TreeFiles({"train": [WeightedTrees("a")]})
     weighted = {"train": [WeightedTrees(tmp_path / "train.mrg")]}
     weighted["valid"] = [WeightedTrees(tmp_path / "train.mrg", 2)]
     write_trees(tmp_path / "train.mrg", [FOX])
-    with pytest.raises(ValueError, match="Only training trees have weights; those of"):
+    with pytest.raises(ValueError, match="Only training trees have weights; trees of"):
         TreeFiles(weighted)
     with pytest.raises(FileNotFoundError, match="No file absent"):
         TreeFiles({**weighted, "valid": [WeightedTrees("absent")]})
 
 
-def test_a_tokenizer_with_other_special_ids_is_refused(tmp_path):
+def test_a_tokenizer_with_other_special_ids_is_rejected(tmp_path):
     class Other(WordTokenizer):
         eos_id = 2
 
@@ -274,7 +274,7 @@ def test_a_tokenizer_with_other_special_ids_is_refused(tmp_path):
         prepare(treebank(tmp_path), tmp_path / "data", Other)
 
 
-def test_symbols_of_unknown_labels_have_no_ids():
+def test_trees_with_unknown_labels_are_not_encoded():
     encoder = TreeSymbols(symbols.SymbolVocabulary(["S", "NP"]))
     known, unknown = encoder.encode(["(S (NP (NN fox)))", "(S (VP (VB go)))"])
     np.testing.assert_array_equal(known, [7, 5, 4, 6, 8])
@@ -293,8 +293,8 @@ def test_chunks_keep_trees_with_their_weights(tmp_path, monkeypatch):
     assert decoded(tmp_path / "data") == expected
 
 
-def test_the_treebanks_sample_is_prepared_as_it_is(shared_data, tmp_path):
-    """273 trees, of which none is bad; sub-words come back as the words."""
+def test_the_treebanks_sample_is_prepared_completely(shared_data, tmp_path):
+    """273 trees, none of them bad; subwords decode to the original words."""
     path = shared_data / "treebank" / "dev.mrg"
     if not path.is_file():
         pytest.skip(f"no treebank: {path.parent} is absent")

@@ -1,4 +1,4 @@
-"""The ids of label symbols, and the file they are kept in."""
+"""Ids of symbols, and saving and loading the vocabulary."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_ids_follow_the_special_ones_in_pairs(vocabulary):
     assert list(vocabulary.closing_ids) == [6, 8, 10]
 
 
-def test_tags_take_the_place_of_xx():
+def test_tags_replace_xx():
     vocabulary = symbols.SymbolVocabulary(["S"], ["NN", "DT", "NN"])
     assert vocabulary.word_symbols == ("DT", "NN")
     assert vocabulary.encode(["(S", "DT", "NN", ")S"]) == [6, 4, 5, 7]
@@ -33,7 +33,7 @@ def test_tags_take_the_place_of_xx():
 
 
 @pytest.mark.parametrize("tags", [(), ("NN", "DT")])
-def test_what_is_saved_comes_back(tags, tmp_path):
+def test_a_saved_vocabulary_loads_to_the_same_symbols(tags, tmp_path):
     vocabulary = symbols.SymbolVocabulary(["S", "NP", "VP"], tags)
     vocabulary.save(tmp_path / "labels.json")
     loaded = symbols.load(tmp_path / "labels.json")
@@ -51,18 +51,18 @@ def test_an_unknown_symbol_is_named(vocabulary, symbol):
     assert repr(symbol) in str(caught.value)
 
 
-def test_a_file_from_before_there_were_tags_is_read(tmp_path):
+def test_a_file_without_tags_is_read(tmp_path):
     path = tmp_path / "labels.json"
     path.write_text(json.dumps({"format_version": 1, "labels": ["S"]}))
     assert symbols.load(path).word_symbols == ("XX",)
 
 
-def test_no_labels_are_refused():
+def test_an_empty_list_of_labels_is_rejected():
     with pytest.raises(ValueError, match="at least one label"):
         symbols.SymbolVocabulary([])
 
 
-def test_files_that_are_absent_damaged_or_of_another_version_are_named(tmp_path):
+def test_absent_damaged_and_newer_files_are_named(tmp_path):
     path = tmp_path / "labels.json"
     with pytest.raises(FileNotFoundError, match="--task=parsing writes them"):
         symbols.load(path)
