@@ -1,11 +1,11 @@
-"""How many times faster one program is than another, run by turns.
+"""How many times faster is one program than another?
 
     python benchmarks/compare.py --rounds=3 --ours="python benchmarks/train_step.py" \
         --peer="peer/bin/python peer/train_step.py"
 
-runs --ours, then --peer, and so on, never both at once. Each prints lines of JSON, of
-which the last counts. Both are printed as they come, and at the end the medians over
-the rounds with their ratio: above 1, ours is faster.
+runs --ours and --peer alternating, never both at once. Each must print JSON, one object
+per line, and the last line is its result. The program prints every result, then the
+medians over the rounds and their ratio; above 1, ours is faster.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from keras_transformer.cli import programs
 
 _OURS = flags.DEFINE_string("ours", None, "Command, without a shell: `env A=1 python`.")
 _PEER = flags.DEFINE_string("peer", None, "The other command.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "How often each runs.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Runs of each command.", lower_bound=1)
 _KEY = flags.DEFINE_string(
     "key",
     "median_step_s",
-    "Number of the lines; a rate if it ends in per_s, or a time.",
+    "Key of the compared number: a rate if it ends in per_s, else a time.",
 )
 _PEER_KEY = flags.DEFINE_string(
-    "peer_key", None, "Its name in the peer's lines; default: --key."
+    "peer_key", None, "Key in the peer's results; default: --key."
 )
 
 
 def main() -> dict:
-    """Run both by turns and print the ratio."""
+    """Run both alternating and print the ratio."""
     programs.check_given(_OURS, _PEER)
     keys = {"ours": _KEY.value, "peer": _PEER_KEY.value or _KEY.value}
     rate = alternation.is_rate(keys["ours"])
     if rate != alternation.is_rate(keys["peer"]):
         raise ValueError(
-            "--key and --peer_key must both be times, or rates, which end in per_s. "
+            "--key and --peer_key must both be times, or both rates (ending in per_s). "
             f"Received: key={keys['ours']}, peer_key={keys['peer']}."
         )
     values = alternation.alternate(

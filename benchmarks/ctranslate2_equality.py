@@ -1,12 +1,12 @@
-"""Whether CTranslate2 finds what this package finds, with the same weights.
+"""Does CTranslate2 find the same translations as this package, with the same weights?
 
     python benchmarks/ctranslate2_equality.py --model_dir=runs/multi30k/model \
         --input=test_2016_flickr.en --reference=test_2016_flickr.de
 
-converts the model to float32 and int8, translates a file with beam 4 and no length
-penalty (the one setting in which both search for the same thing), and prints for each
-how many lines are equal, how far scores are apart on equal lines, and BLEU. A minute
-for 1,000 lines and a small model on 2 CPU cores.
+converts the model to float32 and int8 and translates a file with beam 4 and no length
+penalty, the only setting in which both maximize the same score. Prints the number of
+equal lines, the largest difference of their scores, and BLEU. Takes a minute for 1,000
+lines and a small model on 2 CPU cores.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _REFERENCE = flags.DEFINE_string("reference", None, "Its translations.")
-_BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Of both.")
+_BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Beam size of both.")
 flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
-    """Translate with both and print how they compare."""
+    """Translate with both and print the comparison."""
     programs.check_given(MODEL_DIR, _INPUT, _REFERENCE)
     startup.import_tensorflow()
     import sacrebleu
@@ -54,9 +54,9 @@ def main() -> dict:
     results = {"ours": {"bleu": round(bleu, 2), "lines": len(ours)}}
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
-            place = pathlib.Path(folder) / "model"
-            ctranslate2_converter.convert(translator, place, quantization)
-            texts, scores = translate(translator, place, sources)
+            converted = pathlib.Path(folder) / "model"
+            ctranslate2_converter.convert(translator, converted, quantization)
+            texts, scores = translate(translator, converted, sources)
         distances = [
             abs(own.score - score)
             for own, text, score in zip(ours, texts, scores, strict=True)
@@ -75,7 +75,7 @@ def main() -> dict:
 def translate(
     translator, folder: pathlib.Path, sources: list[str]
 ) -> tuple[list[str], list[float]]:
-    """Return the best hypothesis of each source, and its log probability."""
+    """Return CTranslate2's best hypothesis of each source, and its log probability."""
     import ctranslate2
 
     from keras_transformer.serving.ctranslate2_converter import vocabulary_of

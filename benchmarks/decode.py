@@ -1,12 +1,13 @@
-"""How long a search takes, in the SavedModel that users get.
+"""How long does a beam search take in an exported model?
 
     python benchmarks/decode.py --preset=base --batch_size=32 --beam_size=4
 
-makes a model with random weights and a vocabulary of numbers, exports it as
-export/export_saved_model.py does, loads the export, and times the translation of
+makes a model with random weights and a vocabulary of numbers, exports it the same as
+export/export_saved_model.py, loads the export, and times the translation of
 --batch_size texts of --source_length tokens to outputs of --steps tokens. Prints one
-line of JSON; its keys are explained in docs/performance/measuring.md. Fails where the
-scores of the search, in float32, are not those of the model without search and cache.
+line of JSON; its keys are explained in docs/performance/measuring.md. Fails if the
+scores of the search, in float32, differ from those of a teacher-forced pass without
+cache.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ from keras_transformer.cli import preset_flags, programs, search_flags, startup
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Texts of a call.", lower_bound=1)
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Texts per call.", lower_bound=1)
 _SOURCE_LENGTH = flags.DEFINE_integer(
-    "source_length", 30, "Tokens of a text, its end counted.", lower_bound=2
+    "source_length", 30, "Tokens of a text, including EOS.", lower_bound=2
 )
 _STEPS = flags.DEFINE_integer(
     "steps", 40, "Tokens of an output; at least --source_length.", lower_bound=2
 )
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Calls that are timed.", lower_bound=1)
+_REPEATS = flags.DEFINE_integer("repeats", 7, "Number of timed calls.", lower_bound=1)
 _PRECISION = flags.DEFINE_enum(
-    "precision", "float32", ["float32", "bfloat16"], "Of weights and products."
+    "precision",
+    "float32",
+    ["float32", "bfloat16"],
+    "Data type of weights and products.",
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Of weights and texts.", lower_bound=0)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and texts.", lower_bound=0)
 _CHECK_SCORES = flags.DEFINE_bool(
-    "check_scores", True, "Score the outputs again, without search and cache."
+    "check_scores", True, "Compare the scores with those of a teacher-forced pass."
 )
 _MODEL_FLAGS = preset_flags.define(
     ModelConfig,
@@ -49,12 +53,12 @@ _MODEL_FLAGS = preset_flags.define(
 )
 flags.adopt_module_key_flags(search_flags)
 
-# In float32; the scores themselves are about 100.
+# Largest difference in float32; scores are about 100.
 SCORE_TOLERANCE = 1e-3
 
 
 def main() -> dict:
-    """Time the search and print; threads are those of bin/translate.py."""
+    """Time the search and print, with the thread settings of bin/translate.py."""
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
 
@@ -74,7 +78,7 @@ def _measured() -> dict:
     from benchmarks.lib import random_models
     from keras_transformer.serving import saved_model
 
-    # First: TensorFlow drops what tokenizers hold when a seed is set.
+    # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
     translator = random_models.random_translator(
         model_config, decoding, _PRECISION.value
@@ -82,7 +86,7 @@ def _measured() -> dict:
     texts = random_models.number_texts(
         model_config.vocab_size, _BATCH_SIZE.value, _SOURCE_LENGTH.value, _SEED.value
     )
-    around = measure.surroundings(_PRECISION.value)
+    environment = measure.environment(_PRECISION.value)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         version = saved_model.export(
@@ -103,17 +107,17 @@ def _measured() -> dict:
         "model": dataclasses.asdict(model_config),
         "export_s": measure.rounded(export_s),
         **figures(translator, texts, timed),
-        **around,
+        **environment,
     }
     measure.write_line(**result)
     return result
 
 
 def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
-    """Load an export and call it again and again with the same texts.
+    """Load an export and call it repeatedly with the same texts.
 
     Returns:
-        "load_s", "first_call_s", "seconds" of the calls after it, and what it answers:
+        "load_s", "first_call_s", "seconds" of the calls after it, and the answer:
         "outputs" and "scores".
     """
     import tensorflow as tf
@@ -131,7 +135,7 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
     began = time.perf_counter()
     outputs, scores = call()
     first_call_s = time.perf_counter() - began
-    call()  # the first of the graph that TensorFlow has optimized by now
+    call()  # first call of the optimized graph
     return {
         "load_s": load_s,
         "first_call_s": first_call_s,
@@ -142,10 +146,10 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
 
 
 def figures(translator, texts: list[str], timed: dict) -> dict:
-    """Return times and rates, and how far scores are from those without search.
+    """Return times and rates, and the difference to teacher-forced scores.
 
     Raises:
-        ValueError: If they are further than rounding explains.
+        ValueError: If the difference is larger than rounding errors.
     """
     calls = measure.spread("call_s", timed["seconds"])
     seconds = calls["median_call_s"]
@@ -168,8 +172,8 @@ def figures(translator, texts: list[str], timed: dict) -> dict:
     difference = max(abs(own - other) for own, other in pairs)
     if _PRECISION.value == "float32" and not difference <= SCORE_TOLERANCE:
         raise ValueError(
-            f"Scores of the search are up to {difference:.2g} from those of the model "
-            f"without search and cache; at most {SCORE_TOLERANCE} is rounding."
+            f"Scores of the search differ by up to {difference:.2g} from those of a "
+            f"teacher-forced pass; rounding explains at most {SCORE_TOLERANCE}."
         )
     return {**result, "largest_score_difference": measure.rounded(difference, 3)}
 

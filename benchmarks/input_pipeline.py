@@ -1,13 +1,13 @@
-"""How much of a batch is padding, and how fast batches are made.
+"""How much of a batch is padding, and how fast are batches made?
 
     python benchmarks/input_pipeline.py --data_dir=data/multi30k
     python benchmarks/input_pipeline.py --synthetic_pairs=1000000
     python benchmarks/input_pipeline.py --data_dir=data/multi30k --pack
 
-plans the batches of a training split as bin/train.py does, with --pack or without, or
-those of a corpus of random tokens with lengths as in news, reads --batches of them, and
-prints one line of JSON; its keys are explained in docs/performance/measuring.md. Put
-`taskset --cpu-list 0` in front to keep it to one core.
+plans the batches of a training split the same as bin/train.py, or those of random
+tokens with lengths typical of news. Reads --batches of them and prints one line of
+JSON; its keys are explained in docs/performance/measuring.md. Put `taskset --cpu-list
+0` in front to use only one core.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ from keras_transformer.cli import programs, startup
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SYNTHETIC_PAIRS = flags.DEFINE_integer(
-    "synthetic_pairs", None, "Instead: pairs of random tokens.", lower_bound=1
+    "synthetic_pairs",
+    None,
+    "Number of pairs of random tokens, instead of --data_dir.",
+    lower_bound=1,
 )
 _TOKENS_PER_BATCH = flags.DEFINE_integer(
-    "tokens_per_batch", 25_000, "Most tokens of a side in a batch.", lower_bound=1
+    "tokens_per_batch", 25_000, "Most tokens per side in a batch.", lower_bound=1
 )
 _MAX_LENGTH = flags.DEFINE_integer(
     "max_length", 256, "Longer pairs are left out.", lower_bound=1
 )
-_PACK = flags.DEFINE_bool("pack", False, "Several pairs to a row, as in training.")
+_PACK = flags.DEFINE_bool("pack", False, "Pack several pairs into a row.")
 _BATCHES = flags.DEFINE_integer("batches", 100, "Batches to read.", lower_bound=1)
-# Read before the clock starts: as many as may lie ready.
-_MADE_AHEAD = 16
-_SEED = flags.DEFINE_integer("seed", 0, "Of tokens and shuffle.", lower_bound=0)
+# Batches that may be prefetched, read before the clock starts.
+_PREFETCHED_BATCHES = 16
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of tokens and shuffle.", lower_bound=0)
 
 
 def main() -> dict:
-    """Plan and read batches, and print what that took."""
+    """Plan and read batches, and print times and rates."""
     if (_DATA_DIR.value is None) == (_SYNTHETIC_PAIRS.value is None):
         raise ValueError("Give one of --data_dir and --synthetic_pairs.")
     startup.import_tensorflow()
@@ -68,7 +71,7 @@ def main() -> dict:
     batches = iter(data.training_dataset(corpus, plan))
     next(batches)
     first = time.perf_counter()
-    for _ in range(_MADE_AHEAD):
+    for _ in range(_PREFETCHED_BATCHES):
         next(batches)
     began_reading = time.perf_counter()
     tokens = 0

@@ -1,14 +1,14 @@
-"""How the time of a layer grows with length and width, beside Table 1 of the paper.
+"""How does the time of a layer grow with length and width? Compares with Table 1.
 
     python benchmarks/layer_types.py --output_dir=docs
 
 times one layer of each type of Table 1 over lengths n and widths d, fits the exponents
-of n and d, and writes layer_types.md and layer_types.png. On 2 CPU cores it takes about
-five minutes.
+of n and d, and writes layer_types.md and layer_types.png. It takes about five minutes
+on 2 CPU cores.
 
-Table 1 counts attention without its projections, whose cost is n d^2 as that of a
-convolution; so does this program. Sequential operations and path lengths are counted on
-the layers' connections, not timed.
+Same as in Table 1, attention is measured without its projections, which cost n d^2 like
+a convolution. Sequential operations and path lengths are counted from the connections
+of a layer, not timed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from keras_transformer import atomic_files
 from keras_transformer.cli import programs, startup
 
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Where layer_types.md and .png go; default: nowhere."
+    "output_dir", None, "Folder for layer_types.md and .png; default: not written."
 )
-_REPEATS = flags.DEFINE_integer("repeats", 5, "Calls a time is the median of.")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Timed calls; the median is reported.")
 
 # k and r of Table 1.
 KERNEL = 3
@@ -46,12 +46,12 @@ class LayerType:
     complexity: str
     # Exponents of n and of d.
     exponents: tuple[float, float]
-    # Where n dominates, at `width`; where d dominates, at `length`.
+    # `lengths` at `width`, where n dominates, and `widths` at `length`, where d does.
     lengths: tuple[int, ...]
     width: int
     widths: tuple[int, ...]
     length: int
-    # Makes a function without arguments that runs the layer on [1, n, d].
+    # Given n and d, returns a function that runs the layer on inputs [1, n, d].
     make: Callable[[int, int], Callable[[], Any]]
     sequential_operations: Callable[[int], int]
     path_length: Callable[[int], int]
@@ -59,7 +59,7 @@ class LayerType:
 
 
 def attention(length: int, width: int) -> Callable[[], Any]:
-    """Make full self-attention of one head."""
+    """Return a function that runs full self-attention with one head."""
     import tensorflow as tf
 
     from keras_transformer.layers.attention import scaled_dot_product_attention
@@ -70,7 +70,7 @@ def attention(length: int, width: int) -> Callable[[], Any]:
 
 
 def restricted(length: int, width: int) -> Callable[[], Any]:
-    """Make self-attention restricted to `NEIGHBOURHOOD` positions."""
+    """Return a function that runs self-attention over `NEIGHBOURHOOD` positions."""
     import tensorflow as tf
 
     from keras_transformer.layers import restricted_attention
@@ -84,7 +84,7 @@ def restricted(length: int, width: int) -> Callable[[], Any]:
 
 
 def keras_layer(make_layer: Callable[[int], Any]) -> Callable:
-    """Return a maker for a layer of Keras."""
+    """Return `LayerType.make` for a Keras layer."""
 
     def make(length, width):
         import tensorflow as tf
@@ -117,11 +117,11 @@ def separable(width: int) -> Any:
 
 
 def layers_until_met(length: int, reach: Callable[[int], int]) -> int:
-    """Count layers until the first position has seen the last.
+    """Return the number of layers until the first position depends on the last.
 
     Args:
         length: n.
-        reach: Maps how far a position sees to how far it does after one more layer.
+        reach: Maps the receptive field to that after one more layer.
     """
     seen, layers = 1, 0
     while seen < length:
@@ -202,7 +202,7 @@ LAYER_TYPES = (
 
 
 def fit_exponent(sizes: tuple[int, ...], seconds: list[float]) -> float:
-    """Return the slope of log(seconds) over log(size), least squares."""
+    """Return the slope of log(seconds) over log(size) by least squares."""
     import numpy as np
 
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
@@ -230,7 +230,7 @@ def measure_type(layer: LayerType, repeats: int) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]], machine: dict[str, Any]) -> str:
-    """Return the page with Table 1, the paper's and ours."""
+    """Return a Markdown page with Table 1, published and measured."""
     lines = [
         "# Table 1, measured",
         "",
@@ -267,7 +267,7 @@ def table(results: list[dict[str, Any]], machine: dict[str, Any]) -> str:
 
 
 def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
-    """Draw times over n and over d, both axes logarithmic."""
+    """Plot times over n and over d with logarithmic axes."""
     from matplotlib.figure import Figure
 
     from keras_transformer.visualization import figures
@@ -290,7 +290,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
 
 
 def main() -> dict:
-    """Measure, print lines of JSON, write table and plot."""
+    """Measure, print one line of JSON per layer type, write table and plot."""
     startup.import_tensorflow()
     from keras_transformer.hardware import describe
 

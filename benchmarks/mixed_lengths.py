@@ -1,12 +1,12 @@
-"""What one long text costs the short ones that share its batch.
+"""How much does one long text slow down the short texts in its batch?
 
     python benchmarks/mixed_lengths.py --preset=tiny --short_texts=31 --long_texts=1
 
-makes a model with random weights and a vocabulary of numbers, exports it as
-export/export_saved_model.py does, loads the export, and translates, alternating,
---short_texts texts of --short_length tokens, --long_texts of --long_length, and all of
-them in one batch. Every output has --steps tokens, whatever its source's length. Prints
-one line of JSON; its keys are explained in docs/performance/measuring.md.
+makes a model with random weights and a vocabulary of numbers, exports it the same as
+export/export_saved_model.py, and loads the export. Translates alternating --short_texts
+texts of --short_length tokens, --long_texts of --long_length, and all of them in one
+batch. Every output has --steps tokens, regardless of its source. Prints one line of
+JSON; its keys are explained in docs/performance/measuring.md.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ from benchmarks.lib import measure
 from keras_transformer.cli import programs
 
 _PRESET = flags.DEFINE_string("preset", "tiny", "Name of the model's configuration.")
-_SHORT_TEXTS = flags.DEFINE_integer("short_texts", 31, "Texts.", lower_bound=1)
-_SHORT_LENGTH = flags.DEFINE_integer(
-    "short_length", 20, "Tokens of each, the end counted.", lower_bound=2
+_SHORT_TEXTS = flags.DEFINE_integer(
+    "short_texts", 31, "Number of short texts.", lower_bound=1
 )
-_LONG_TEXTS = flags.DEFINE_integer("long_texts", 1, "Texts.", lower_bound=1)
+_SHORT_LENGTH = flags.DEFINE_integer(
+    "short_length", 20, "Tokens of a short text, including EOS.", lower_bound=2
+)
+_LONG_TEXTS = flags.DEFINE_integer(
+    "long_texts", 1, "Number of long texts.", lower_bound=1
+)
 _LONG_LENGTH = flags.DEFINE_integer(
-    "long_length", 400, "Tokens of each, the end counted.", lower_bound=2
+    "long_length", 400, "Tokens of a long text, including EOS.", lower_bound=2
 )
 _STEPS = flags.DEFINE_integer("steps", 24, "Tokens of an output.", lower_bound=1)
-_BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Of the search.", lower_bound=1)
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Rounds.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of weights and texts.", lower_bound=0)
+_BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Beam size.", lower_bound=1)
+_REPEATS = flags.DEFINE_integer("repeats", 7, "Number of rounds.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and texts.", lower_bound=0)
 
 
 _SIZES = ("short_texts", "short_length", "long_texts", "long_length")
@@ -56,7 +60,7 @@ def main() -> dict:
     from keras_transformer.inference.translator import Translator
     from keras_transformer.serving import saved_model
 
-    # First: TensorFlow drops what tokenizers hold when a seed is set.
+    # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
     config = presets.get(_PRESET.value).model
     decoding = DecodingConfig(
@@ -73,11 +77,11 @@ def main() -> dict:
     )
 
     def limits(self, tokens):
-        """Outputs as a trained model's: a long source may have a short one."""
+        """Limit all outputs to `--steps` tokens, whatever the source length."""
         del self
         return tf.fill([tf.shape(tokens)[0]], _STEPS.value)
 
-    around = measure.surroundings("float32")
+    environment = measure.environment("float32")
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(Translator, "output_limits", limits),
@@ -86,7 +90,7 @@ def main() -> dict:
             translator, folder, signatures=[saved_model.SIGNATURE]
         )
         translate = tf.saved_model.load(str(version)).signatures[saved_model.SIGNATURE]
-        seconds = alternating(translate, [short, long, [*short, *long]])
+        seconds = time_alternating(translate, [short, long, [*short, *long]])
     result = {
         "benchmark": "mixed_lengths",
         "preset": _PRESET.value,
@@ -96,23 +100,23 @@ def main() -> dict:
         "repeats": _REPEATS.value,
         **figures(*seconds),
         "peak_megabytes": measure.memory_kib() // 1024,
-        **around,
+        **environment,
     }
     measure.write_line(**result)
     return result
 
 
-def alternating(
+def time_alternating(
     translate: Callable, batches: list[list[str]]
 ) -> list[tuple[float, ...]]:
-    """Return the seconds of `--repeats` calls with each batch."""
+    """Return, for each batch, the seconds of `--repeats` calls."""
     import tensorflow as tf
 
     calls = [
         functools.partial(lambda text: translate(text=text)["score"].numpy(), text)
         for text in map(tf.constant, batches)
     ]
-    for call in calls * 2:  # the second of the graph that TensorFlow has optimized
+    for call in calls * 2:  # the second calls run the optimized graph
         call()
     rounds = [
         [measure.seconds_of_calls(call, 1)[0] for call in calls]
@@ -124,22 +128,22 @@ def alternating(
 def figures(
     short: Sequence[float], long: Sequence[float], mixed: Sequence[float]
 ) -> dict[str, float]:
-    """Return medians, and by how much the mixed batch is above the sum of both."""
+    """Return medians, and the time of the mixed batch relative to the sum of both."""
     medians = {
         "short_s": statistics.median(short),
         "long_s": statistics.median(long),
         "mixed_s": statistics.median(mixed),
     }
-    apart = medians["short_s"] + medians["long_s"]
-    each = [
-        own / (first + second)
-        for first, second, own in zip(short, long, mixed, strict=True)
+    separate = medians["short_s"] + medians["long_s"]
+    ratios = [
+        together / (first + second)
+        for first, second, together in zip(short, long, mixed, strict=True)
     ]
     return {
         **{name: measure.rounded(seconds) for name, seconds in medians.items()},
-        "mixed_over_sum": measure.rounded(medians["mixed_s"] / apart),
-        "min_mixed_over_sum": measure.rounded(min(each)),
-        "max_mixed_over_sum": measure.rounded(max(each)),
+        "mixed_over_sum": measure.rounded(medians["mixed_s"] / separate),
+        "min_mixed_over_sum": measure.rounded(min(ratios)),
+        "max_mixed_over_sum": measure.rounded(max(ratios)),
     }
 
 

@@ -1,10 +1,11 @@
-"""How time and memory of restricted self-attention grow with length, beside full (§4).
+"""How do time and memory of restricted and full self-attention grow with length (§4)?
 
     python benchmarks/restricted_attention.py
 
-runs each kind and length in a process of its own, forward and backward, and prints one
-line of JSON for each, then how much faster than n each grows from the shortest length
-to the longest. On 2 CPU cores it takes about two minutes. Linux only.
+runs a forward and backward pass of each kind and length in a process of its own, and
+prints one line of JSON for each. Then prints the growth from the shortest to the
+longest length, divided by the growth of n. It takes about two minutes on 2 CPU cores.
+Linux only.
 """
 
 from __future__ import annotations
@@ -23,18 +24,22 @@ from benchmarks.lib import measure
 from keras_transformer.cli import programs, startup
 from keras_transformer.config import check_at_least
 
-_LENGTHS = flags.DEFINE_list("lengths", ["512", "1024", "2048", "4096"], "n.")
-_WINDOW = flags.DEFINE_integer("window", 64, "Positions that a position sees (r).")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 4, "Sequences.")
-_HEADS = flags.DEFINE_integer("num_heads", 8, "Heads, of 64 each.")
-_REPEATS = flags.DEFINE_integer("repeats", 5, "Calls a time is the median of.")
+_LENGTHS = flags.DEFINE_list(
+    "lengths", ["512", "1024", "2048", "4096"], "Sequence lengths (n)."
+)
+_WINDOW = flags.DEFINE_integer(
+    "window", 64, "Positions that each position attends to (r)."
+)
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 4, "Sequences per batch.")
+_HEADS = flags.DEFINE_integer("num_heads", 8, "Heads, each of width 64.")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Timed calls; the median is reported.")
 _ONE = flags.DEFINE_string("one", None, "KIND:LENGTH to measure in this process.")
 
 KINDS = ("restricted", "full")
 
 
 def measure_one(kind: str, length: int) -> dict:
-    """Time forward and backward pass, and read the peak of memory above the start."""
+    """Return the time of a forward and backward pass, and its peak memory."""
     import tensorflow as tf
 
     from keras_transformer.layers import attention, restricted_attention
@@ -59,10 +64,10 @@ def measure_one(kind: str, length: int) -> dict:
     def inputs_of(length):
         return tf.random.normal((_BATCH_SIZE.value, _HEADS.value, length, 64))
 
-    run(inputs_of(2 * _WINDOW.value)).numpy()  # libraries and their threads
+    run(inputs_of(2 * _WINDOW.value)).numpy()  # loads libraries and starts threads
     inputs = inputs_of(length)
     before = measure.memory_kib("VmRSS")
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     seconds = measure.median_seconds(lambda: run(inputs).numpy(), _REPEATS.value)
     return {
         "kind": kind,
@@ -73,7 +78,7 @@ def measure_one(kind: str, length: int) -> dict:
 
 
 def main() -> dict:
-    """Measure every kind and length, and print how they grow."""
+    """Measure every kind and length, and print their growth."""
     startup.import_tensorflow()
     if _ONE.value is not None:
         kind, length = _ONE.value.split(":")
@@ -85,12 +90,12 @@ def main() -> dict:
         check_at_least("lengths", length, 1)
     results, growth = [], {}
     for kind in KINDS:
-        rows = [in_own_process(kind, length) for length in lengths]
+        rows = [measure_in_subprocess(kind, length) for length in lengths]
         for row in rows:
             measure.write_line(**row)
-        for what in ("seconds", "peak_megabytes"):
-            growth[f"{kind}_{what}_over_n"] = round(
-                rows[-1][what] / rows[0][what] / (lengths[-1] / lengths[0]), 2
+        for key in ("seconds", "peak_megabytes"):
+            growth[f"{kind}_{key}_over_n"] = round(
+                rows[-1][key] / rows[0][key] / (lengths[-1] / lengths[0]), 2
             )
         results += rows
     summary = {"growth": growth, "results": results, "machine": describe()}
@@ -98,8 +103,8 @@ def main() -> dict:
     return summary
 
 
-def in_own_process(kind: str, length: int) -> dict:
-    """Run this program for one kind and length."""
+def measure_in_subprocess(kind: str, length: int) -> dict:
+    """Run this program for one kind and length in a new process."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
     result = subprocess.run(
         [sys.executable, __file__, *arguments, f"--one={kind}:{length}", "--json"],

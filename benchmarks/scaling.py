@@ -1,12 +1,12 @@
-"""How the time of a search and the memory of training grow with length.
+"""How do search time and training memory grow with the number of tokens?
 
     python benchmarks/scaling.py --steps=32,64,128,256,512 --rows=16,32,64,128
 
 runs decode.py for each number of output tokens and train_step.py for each number of
-rows, every one in a process of its own. Prints their lines of JSON, then how the time
-of a search grows with the tokens of its output, and the memory of training with the
-tokens of its batch. What the two programs are given besides is said by --search and
---training; on 2 CPU cores the base model takes about half an hour.
+rows, each in a process of its own. Prints their lines of JSON, then the growth of
+search time with output tokens, and of training memory with tokens per batch. --search
+and --training pass more flags to the two programs. The base model takes about half an
+hour on 2 CPU cores.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from benchmarks.lib import alternation, measure
 from keras_transformer.cli import programs
 
 _STEPS = flags.DEFINE_list(
-    "steps", ["32", "64", "128", "256", "512"], "Tokens of an output; empty: none."
+    "steps",
+    ["32", "64", "128", "256", "512"],
+    "Numbers of output tokens; empty: no search.",
 )
 _ROWS = flags.DEFINE_list(
-    "rows", ["16", "32", "64", "128"], "Pairs of a training batch; empty: none."
+    "rows",
+    ["16", "32", "64", "128"],
+    "Numbers of pairs per training batch; empty: no training.",
 )
 _SEARCH = flags.DEFINE_string(
     "search", "--batch_size=8 --repeats=3", "More flags of decode.py."
@@ -39,12 +43,12 @@ _TRAINING = flags.DEFINE_string("training", "--steps=3", "More flags of train_st
 
 
 def main() -> dict:
-    """Run the programs and print what grows how."""
+    """Run the programs and print the growth."""
     searches = [
-        measured("decode.py", _SEARCH.value, steps=number) for number in _STEPS.value
+        run_program("decode.py", _SEARCH.value, steps=number) for number in _STEPS.value
     ]
     trainings = [
-        measured("train_step.py", _TRAINING.value, rows=number)
+        run_program("train_step.py", _TRAINING.value, rows=number)
         for number in _ROWS.value
     ]
     result = {"benchmark": "scaling"}
@@ -60,14 +64,14 @@ def main() -> dict:
         }
         result |= {
             "training_megabytes": memory,
-            "megabytes_a_token": added_a_token(memory),
+            "megabytes_a_token": growth_per_token(memory),
         }
     measure.write_line(**result)
     return result
 
 
-def measured(program: str, more: str, **given: str) -> dict:
-    """Run one program and print its line again."""
+def run_program(program: str, more: str, **given: str) -> dict:
+    """Run one program, print its line of JSON and return it."""
     path = pathlib.Path(__file__).with_name(program)
     arguments = [
         *shlex.split(more),
@@ -82,20 +86,20 @@ def measured(program: str, more: str, **given: str) -> dict:
 
 
 def exponent(values: dict[int, float]) -> float:
-    """Return the e of value ~ size^e by least squares: 1 is linear, 2 quadratic.
+    """Return e in value ~ size^e by least squares: 1 is linear, 2 quadratic.
 
     Args:
-        values: By size; at least two.
+        values: Values by size; at least two.
     """
     slope, _ = np.polyfit(np.log(list(values)), np.log(list(values.values())), 1)
     return measure.rounded(float(slope), 3)
 
 
-def added_a_token(memory: dict[int, float]) -> list[float]:
-    """Return what each further token takes, from each size to the next larger one.
+def growth_per_token(memory: dict[int, float]) -> list[float]:
+    """Return the additional memory per token between consecutive sizes.
 
-    Weights and libraries, which every size needs, are in none of them. They are equal
-    where memory grows linearly.
+    Weights and libraries, which every size needs, cancel out. All values are equal if
+    memory grows linearly.
     """
     return [
         measure.rounded((memory[larger] - memory[size]) / (larger - size), 3)

@@ -1,13 +1,14 @@
-"""What bin/translate.py spends its first seconds on; benchmarks/startup.py runs it.
+"""How long do the parts of the start of bin/translate.py take?
 
     echo "1 2 3" | python benchmarks/start_parts.py model_dir runs/my
 
-translates standard input as bin/translate.py does, and prints the seconds of each part
-as one line of JSON.
+translates standard input the same as bin/translate.py, and prints the seconds of each
+part as one line of JSON. benchmarks/startup.py runs it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pathlib
@@ -23,13 +24,13 @@ from keras_transformer.cli import startup
 
 
 class Parts:
-    """Seconds of the parts of a process, one after the other.
+    """Times the consecutive parts of a process.
 
     Args:
-        began: Of `time.monotonic`: when the first part did.
+        began: Start of the first part, from `time.monotonic`.
 
     Attributes:
-        seconds: By the names of the parts.
+        seconds: Seconds by the name of the part.
     """
 
     def __init__(self, began: float):
@@ -37,7 +38,7 @@ class Parts:
         self._began = began
 
     def end(self, name: str) -> None:
-        """End a part; the next one begins."""
+        """End a part and start the next one."""
         now = time.monotonic()
         self.seconds[name] = measure.rounded(now - self._began)
         self._began = now
@@ -73,15 +74,24 @@ def _answer_twice(answer, parts):
     parts.end("later_call_s")
 
 
-def main(kind: str, folder: str) -> None:
-    """Translate standard input and print the parts."""
+KINDS = {"model_dir": of_model_dir, "saved_model": of_saved_model}
+
+
+def main() -> None:
+    """Translate standard input and print the seconds of the parts."""
     parts = Parts(float(os.environ.get("STARTED_AT", time.monotonic())))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=KINDS, help="kind of the model")
+    parser.add_argument("folder", help="model_dir, or EXPORT_DIR/VERSION")
+    arguments = parser.parse_args()
+    run, folder = KINDS[arguments.kind], arguments.folder
     lines = text_files.read_lines(None)
     startup.import_tensorflow()
-    # As bin/translate.py does.
+    # Same as bin/translate.py.
     from keras_transformer.inference import batching, cpu_threads
 
-    run = {"model_dir": of_model_dir, "saved_model": of_saved_model}[kind]
     with (
         cpu_threads.threads_for_few_sentences(len(lines)),
         batching.without_graph_optimizer(len(lines)),
@@ -91,4 +101,4 @@ def main(kind: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

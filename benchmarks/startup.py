@@ -1,11 +1,11 @@
-"""How long from a command to its first result.
+"""How long does it take from a command to its first result?
 
     python benchmarks/startup.py --preset=base --repeats=5
 
-makes a model with random weights and a vocabulary of numbers as a model_dir, and its
-export; then times, in processes of their own and alternating, bin/translate.py on one
-sentence with each of the two, the parts of the same work, and bin/train.py on the
-built-in corpus until its first step is done. Prints one line of JSON; its keys are
+makes a model with random weights and a vocabulary of numbers as a model_dir, and
+exports it. Then times, alternating and each in a process of its own, bin/translate.py
+on one sentence with each of the two, the parts of the same work, and bin/train.py on
+the built-in corpus up to its first step. Prints one line of JSON; its keys are
 explained in docs/performance/measuring.md.
 """
 
@@ -27,19 +27,19 @@ from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
 _SOURCE_LENGTH = flags.DEFINE_integer(
-    "source_length", 30, "Tokens of the sentence, its end counted.", lower_bound=2
+    "source_length", 30, "Tokens of the sentence, including EOS.", lower_bound=2
 )
 _STEPS = flags.DEFINE_integer(
     "steps", 40, "Tokens of its translation; at least --source_length.", lower_bound=2
 )
 _TOKENS_PER_BATCH = flags.DEFINE_integer(
-    "tokens_per_batch", 2048, "Of a side, in the training.", lower_bound=1
+    "tokens_per_batch", 2048, "Tokens per side in a training batch.", lower_bound=1
 )
 _REPEATS = flags.DEFINE_integer(
-    "repeats", 5, "Processes of each kind that are timed.", lower_bound=1
+    "repeats", 5, "Number of timed processes of each kind.", lower_bound=1
 )
-_TIMED = flags.DEFINE_list("timed", list(program_starts.TIMED), "What to time.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of weights and sentence.", lower_bound=0)
+_TIMED = flags.DEFINE_list("timed", list(program_starts.TIMED), "Programs to time.")
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and sentence.", lower_bound=0)
 _MODEL_FLAGS = preset_flags.define(
     ModelConfig,
     leave_out=("target_vocab_size", "pad_id", "bos_id", "eos_id"),
@@ -59,16 +59,16 @@ def main() -> dict:
                 f"Received: {name}."
             )
     startup.import_tensorflow()
-    around = measure.surroundings("float32")
-    with tempfile.TemporaryDirectory() as folder:
-        place = pathlib.Path(folder)
+    environment = measure.environment("float32")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
         made = program_starts.make(
-            place, preset, _TIMED.value, _SOURCE_LENGTH.value, _SEED.value
+            folder, preset, _TIMED.value, _SOURCE_LENGTH.value, _SEED.value
         )
         commands = program_starts.commands(
-            place, preset, _TIMED.value, _TOKENS_PER_BATCH.value, _SEED.value
+            folder, preset, _TIMED.value, _TOKENS_PER_BATCH.value, _SEED.value
         )
-        timed = program_starts.by_turns(commands, _REPEATS.value)
+        timed = program_starts.time_alternating(commands, _REPEATS.value)
     result = {
         "benchmark": "startup",
         "preset": preset.name,
@@ -81,7 +81,7 @@ def main() -> dict:
     }
     for name, values in timed.items():
         result |= measure.spread(name, values)
-    result |= around
+    result |= environment
     measure.write_line(**result)
     return result
 

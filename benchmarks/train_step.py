@@ -1,11 +1,11 @@
-"""How long a training step takes, and which share of the machine's rate it reaches.
+"""How long does a training step take, relative to the machine's matmul rate?
 
     python benchmarks/train_step.py --preset=base --steps=50
 
-trains the model as bin/train.py does, on one batch of random tokens without padding: a
-short `fit` that is not counted, then one of --steps. Prints one line of JSON; its
-keys are explained in docs/performance/measuring.md. --rows, --source_length,
---target_length and the fields of the preset have flags.
+trains the model the same as bin/train.py, on one batch of random tokens without
+padding: a short untimed `fit`, then one of --steps. Prints one line of JSON; its keys
+are explained in docs/performance/measuring.md. --rows, --source_length, --target_length
+and the fields of the preset have flags.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.run_options import RunOptions
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
-_ROWS = flags.DEFINE_integer("rows", 64, "Pairs of a batch.", lower_bound=1)
+_ROWS = flags.DEFINE_integer("rows", 64, "Pairs per batch.", lower_bound=1)
 _SOURCE_LENGTH = flags.DEFINE_integer(
-    "source_length", 32, "Tokens of a source, its end counted.", lower_bound=1
+    "source_length", 32, "Tokens of a source, including EOS.", lower_bound=1
 )
 _TARGET_LENGTH = flags.DEFINE_integer(
-    "target_length", 32, "Tokens of a target, its end counted.", lower_bound=1
+    "target_length", 32, "Tokens of a target, including EOS.", lower_bound=1
 )
-_STEPS = flags.DEFINE_integer("steps", 50, "Steps that are timed.", lower_bound=1)
+_STEPS = flags.DEFINE_integer("steps", 50, "Number of timed steps.", lower_bound=1)
 _UNTIMED_STEPS = flags.DEFINE_integer(
-    "untimed_steps", 2, "Steps before them, of another `fit`.", lower_bound=1
+    "untimed_steps", 2, "Number of steps of the untimed `fit`.", lower_bound=1
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Of weights and tokens.", lower_bound=0)
-# What a step's work depends on.
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and tokens.", lower_bound=0)
+# Fields that change the computation of a step.
 _TRAINING_FIELDS = ("label_smoothing", "accumulate_steps", "guided_alignment")
 _PRESET_FLAGS = {
     "model": preset_flags.define(ModelConfig),
@@ -85,15 +85,15 @@ def main() -> dict:
     )
     if config.training.guided_alignment:
         raise ValueError(
-            "Guided alignment needs sentences and trees, and this benchmark has random "
+            "Guided alignment needs sentences and trees, but this benchmark has random "
             "tokens. Pass --guided_alignment=0, or another --preset."
         )
     options = RunOptions(**device_flags.options())
     process = this_process(make_strategy(options.distribution, options.num_replicas))
     if process.count > 1:
-        raise ValueError("This benchmark is for one process: leave TF_CONFIG unset.")
+        raise ValueError("This benchmark runs in one process. Unset TF_CONFIG.")
     dtype = keras.DTypePolicy(config.precision).compute_dtype
-    around = measure.surroundings(dtype)
+    environment = measure.environment(dtype)
     keras.utils.set_random_seed(config.seed)
     with process.strategy.scope():
         model = run_setup.build(config, options, process.num_replicas)
@@ -107,16 +107,16 @@ def main() -> dict:
     timed = fit_timing.time_fit(model, batches, _UNTIMED_STEPS.value, _STEPS.value)
     result = {
         "benchmark": "train_step",
-        **asked_for(config, model, process.num_replicas),
-        **figures(config, timed, around["matmul_gflops"]),
-        **around,
+        **settings(config, model, process.num_replicas),
+        **figures(config, timed, environment["matmul_gflops"]),
+        **environment,
     }
     measure.write_line(**result)
     return result
 
 
-def asked_for(config, model, num_replicas: int) -> dict:
-    """Return what was trained."""
+def settings(config, model, num_replicas: int) -> dict:
+    """Return the settings of the training."""
     return {
         "preset": config.preset,
         "precision": config.precision,

@@ -1,13 +1,14 @@
-"""Strings that a server may be sent by mistake or on purpose, and sending them."""
+"""Hostile input strings, and sending them to an exported model."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-MOST_CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 _CODE_POINTS = 0x110000
-# Blank, invisible, combining, right to left, joined, and what vocabularies are made of.
+# White space, control, combining, right-to-left and joined characters, characters with
+# a meaning in vocabularies, and plain text.
 _ALPHABETS = (
     " \t\n\r\v\f\u00a0\u1680\u2003\u2028\u2029\u202f\u3000\ufeff",
     "".join(map(chr, [*range(32), *range(127, 160)])),
@@ -23,14 +24,15 @@ _PHRASES = (b"<unk>", b"<pad>", b"<s>", b"</s>", b"<0x41>", b"%s", b"{}", b"\\x0
 
 
 def hostile_strings(count: int, seed: int = 0) -> list[bytes]:
-    """Return strings that a server may be sent by mistake or on purpose.
+    """Return strings that a server may receive by mistake or from an attacker.
 
-    A quarter holds every code point of Unicode together, surrogates too; the others are
-    random bytes, odd alphabets and marks of the vocabulary, of 0 to 100,000 characters.
+    A quarter of them contain all code points of Unicode, including surrogates. The
+    others are random bytes, unusual characters and special tokens, with lengths of 0 to
+    100,000.
 
     Args:
-        count: How many, 4 or more.
-        seed: Of the choice.
+        count: Number of strings, at least 4.
+        seed: Random seed.
     """
     draw = random.Random(seed)
     slices = count // 4
@@ -41,11 +43,10 @@ def hostile_strings(count: int, seed: int = 0) -> list[bytes]:
         )
         for start in range(0, _CODE_POINTS, step)
     ]
-    strings += [b"", b" ", b"\0", b"\xff", b"a" * MOST_CHARACTERS]
+    strings += [b"", b" ", b"\0", b"\xff", b"a" * MAX_CHARACTERS]
     while len(strings) < count:
-        length = int(
-            MOST_CHARACTERS ** draw.random()
-        )  # as often 10 to 100 as 100 to 1k
+        # Log-uniform: 10 to 100 is as likely as 100 to 1,000.
+        length = int(MAX_CHARACTERS ** draw.random())
         kind = draw.randrange(3)
         if kind == 0:
             strings.append(draw.randbytes(length))
@@ -61,7 +62,7 @@ def hostile_strings(count: int, seed: int = 0) -> list[bytes]:
 def too_long(
     strings: Sequence[bytes], tokenizer_model: bytes, limit: int
 ) -> list[bool]:
-    """Return which strings have more than `limit` tokens, their ends counted."""
+    """Return which strings have more than `limit` tokens, EOS included."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_model)
@@ -69,15 +70,16 @@ def too_long(
 
 
 def send(signature, strings: Sequence[bytes], batch_size: int) -> list[bool]:
-    """Translate strings in the order given; return `truncated` of each.
+    """Translate strings in the given order; return `truncated` of each.
 
     Args:
-        signature: `serving_default` of an export.
-        strings: What to send.
-        batch_size: Strings of a request.
+        signature: The signature `serving_default` of an export.
+        strings: The strings to send.
+        batch_size: Strings per request.
 
     Raises:
-        ValueError: If an answer is missing, no UTF-8, or has a score that is no number.
+        ValueError: If an answer is missing or not valid UTF-8, or its score is not
+            finite.
     """
     import numpy as np
     import tensorflow as tf
@@ -89,6 +91,9 @@ def send(signature, strings: Sequence[bytes], batch_size: int) -> list[bool]:
         for translation in answer["translation"].numpy():
             translation.decode("utf-8")
         if not np.all(np.isfinite(answer["score"])):
-            raise ValueError(f"A score of strings {start} and on is {answer['score']}.")
+            raise ValueError(
+                f"Scores must be finite. Received for strings {start} to "
+                f"{start + len(batch) - 1}: {answer['score']}."
+            )
         truncated += answer["truncated"].numpy().tolist()
     return truncated

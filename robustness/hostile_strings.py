@@ -1,13 +1,13 @@
-"""Whether an exported model answers whatever it is sent, within bounded memory.
+"""Does an exported model answer any input, within bounded memory?
 
     python robustness/hostile_strings.py --saved_model=exports/multi30k/1 \
         --tokenizer_model=runs/multi30k/model/tokenizer/sentencepiece.model
 
-sends 2,000 strings in batches of 32: random bytes, every code point of Unicode, control
-characters, marks of the vocabulary itself, 0 to 100,000 characters, long and short in
-one batch. Each must get an answer, and `truncated` must be what SentencePiece's own
-count of tokens says. Prints the peak of memory. Ten minutes for a small model and
---max_input_length=128 on 2 CPU cores, hours for 512 tokens.
+sends 2,000 strings in batches of 32: random bytes, all code points of Unicode, control
+characters, special tokens, with 0 to 100,000 characters, long and short in one batch.
+Each must get an answer, and `truncated` must match SentencePiece's number of tokens.
+Prints the peak memory. Takes ten minutes for a small model with --max_input_length=128
+on 2 CPU cores, hours with 512 tokens.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from robustness import hostile
 
 _SAVED_MODEL = flags.DEFINE_string("saved_model", None, "EXPORT_DIR/VERSION.")
 _TOKENIZER_MODEL = flags.DEFINE_string(
-    "tokenizer_model", None, "The SentencePiece model that the export was made with."
+    "tokenizer_model", None, "The SentencePiece model of the export."
 )
-_COUNT = flags.DEFINE_integer("count", 2000, "Strings.", lower_bound=1)
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Of a request.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the strings and their order.")
+_COUNT = flags.DEFINE_integer("count", 2000, "Number of strings.", lower_bound=1)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size", 32, "Strings per request.", lower_bound=1
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the strings and their order.")
 
 
 def main() -> dict:
-    """Send the strings and print what came."""
+    """Send the strings and print the results."""
     programs.check_given(_SAVED_MODEL, _TOKENIZER_MODEL)
     startup.import_tensorflow()
     import tensorflow as tf
@@ -74,7 +76,7 @@ def main() -> dict:
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had at a time (Linux)."""
+    """Return the peak memory of this process (Linux)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

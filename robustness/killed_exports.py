@@ -1,11 +1,11 @@
-"""Whether an export that is killed ever leaves a version that is not whole.
+"""Does an export that is killed ever leave an incomplete version?
 
     python robustness/killed_exports.py --model_dir=runs/base --kills=20
 
-exports the model again and again, kills the process at random moments with SIGKILL, and
-after each kill loads every new version and compares its translations with the model's.
-Prints how many versions there were and what was left beside them. About 15 minutes for
-a small model on 2 CPU cores.
+exports the model repeatedly and kills the process at random times with SIGKILL. After
+each kill it loads every new version and compares its translations with the model's.
+Prints the number of versions and of leftover files. Takes about 15 minutes for a small
+model on 2 CPU cores.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from robustness import kills
 
-_KILLS = flags.DEFINE_integer("kills", 20, "How often.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the moments.")
+_KILLS = flags.DEFINE_integer("kills", 20, "Number of kills.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the times.")
 _EXPORT_DIR = flags.DEFINE_string(
-    "export_dir", None, "Export into this folder until killed: what is killed."
+    "export_dir", None, "Run as the process that exports to this folder until killed."
 )
 flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
-    """Kill exports and print what they left."""
+    """Kill exports and print what they leave."""
     programs.check_given(MODEL_DIR)
     startup.import_tensorflow()
     from keras_transformer.hardware import describe

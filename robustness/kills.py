@@ -1,4 +1,4 @@
-"""Killing what writes files at random moments, and looking at what is left."""
+"""Killing exports and trainings at random times, and checking what they leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READY = "exporting"
 
 
 def export_until_killed(translator, export_dir: str) -> None:
-    """Export one version after another; the caller is killed meanwhile."""
+    """Export one version after another, until this process is killed."""
     from keras_transformer.serving import saved_model
 
     print(READY, flush=True)
@@ -32,18 +32,19 @@ def killed_at_random(
     seconds: float,
     seed: int,
 ) -> dict[str, int]:
-    """Start a command that exports, kill it, check what it left, and so on.
+    """Repeatedly start an exporting command, kill it, and check the new versions.
 
     Args:
         command: Calls `export_until_killed` with `export_dir`.
-        export_dir: Where versions appear.
-        check: Called with the folder of each version; raises if it is not whole.
-        kills: How often.
-        seconds: The kill comes so many seconds after the start of exporting at most.
-        seed: Of the moments.
+        export_dir: The folder of the versions.
+        check: Called with the folder of each version; raises if it is incomplete.
+        kills: Number of kills.
+        seconds: Latest time of a kill, in seconds after the start of an export.
+        seed: Seed of the times.
 
     Returns:
-        "versions", whole ones; "unfinished", what the last kill left beside them.
+        "kills"; "versions", the number of complete versions; "unfinished", the number
+        of other files that the last kill left.
     """
     draw = random.Random(seed)
     checked: set[pathlib.Path] = set()
@@ -56,7 +57,7 @@ def killed_at_random(
                     break
             time.sleep(draw.uniform(0, seconds))
             if process.poll() is not None:
-                raise RuntimeError(f"It ended by itself: {' '.join(command)}")
+                raise RuntimeError(f"Command ended by itself: {' '.join(command)}")
             process.kill()
         versions = {path for path in export_dir.iterdir() if path.name.isdigit()}
         for version in sorted(versions - checked):
@@ -69,7 +70,7 @@ def killed_at_random(
 def training_command(
     data_dir: str, model_dir: pathlib.Path, train_steps: int, *options: str
 ) -> list[str]:
-    """Return the command of a training of seconds that saves every step."""
+    """Return the command of a very short training with a checkpoint per step."""
     program = pathlib.Path(__file__).resolve().parents[1] / "bin" / "train.py"
     return [
         sys.executable,
@@ -87,36 +88,36 @@ def training_command(
 
 
 def seconds_of_steps(command: Sequence[str]) -> float:
-    """Run a training to its end; return the seconds from its first step to there."""
+    """Run a training; return the seconds from its first step to its end."""
     with _started(command) as process:
         _wait_for_step(process)
         began = time.perf_counter()
         process.stdout.read()
-    _check_ended_well(process, command)
+    _check_status(process, command)
     return time.perf_counter() - began
 
 
 def kill_after_first_step(command: Sequence[str], seconds: float) -> None:
-    """Start a training and kill it some seconds after its first step."""
+    """Start a training and kill it `seconds` after its first step."""
     with _started(command) as process:
         _wait_for_step(process)
         time.sleep(seconds)
         process.kill()
 
 
-def run_to_the_end(command: Sequence[str]) -> None:
-    """Run a training, or go on with one.
+def run(command: Sequence[str]) -> None:
+    """Start or resume a training and run it to its end.
 
     Raises:
         RuntimeError: If it fails.
     """
     with _started(command) as process:
         process.stdout.read()
-    _check_ended_well(process, command)
+    _check_status(process, command)
 
 
 def newest_step(model_dir: pathlib.Path) -> int:
-    """Return the step of the newest checkpoint, which is read; 0: there is none."""
+    """Load the newest checkpoint and return its step; 0 without a checkpoint."""
     from keras_transformer.runs import checkpoints
     from keras_transformer.runs.model_dir import ModelDir
 
@@ -125,7 +126,7 @@ def newest_step(model_dir: pathlib.Path) -> int:
 
 
 def distance_of_weights(ours: pathlib.Path, theirs: pathlib.Path) -> float:
-    """Return the largest difference of two runs' last weights."""
+    """Return the largest difference between the final weights of two runs."""
     import numpy as np
 
     from keras_transformer.runs.model_dir import ModelDir
@@ -147,8 +148,8 @@ def _wait_for_step(process: subprocess.Popen) -> None:
             return
 
 
-def _check_ended_well(process: subprocess.Popen, command: Sequence[str]) -> None:
+def _check_status(process: subprocess.Popen, command: Sequence[str]) -> None:
     if process.returncode:
         raise RuntimeError(
-            f"It ended with status {process.returncode}: {' '.join(command)}"
+            f"Command ended with status {process.returncode}: {' '.join(command)}"
         )

@@ -1,4 +1,4 @@
-"""Running two programs by turns and comparing a number that both print."""
+"""Running two programs alternating and comparing a number that both print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.lib import measure
 
-# Lines of a failed command's standard error that its message shows.
+# Number of lines of standard error in the message about a failed command.
 _SHOWN_LINES = 5
 
 
@@ -22,19 +22,19 @@ def alternate(
     rounds: int,
     write: Callable[..., None],
 ) -> dict[str, list[float]]:
-    """Run commands one after the other, round after round.
+    """Run commands one after the other, round by round.
 
     Args:
-        commands: By name, in the order of a round. No shell reads them.
-        keys: By name, the key of the number.
-        rounds: How often each runs.
-        write: Called after each run with "round", "side" and what the command printed.
+        commands: Commands by name, in the order of a round; run without a shell.
+        keys: By name, the key of the number in the command's result.
+        rounds: Number of rounds.
+        write: Called after each run with "round", "side" and the result.
 
     Returns:
-        By name, the numbers of its rounds.
+        By name, the numbers of all rounds.
 
     Raises:
-        ValueError: If a command prints no such number above 0.
+        ValueError: If a command does not print such a number above 0.
         OSError: If a command cannot be run, or fails.
     """
     values: dict[str, list[float]] = {name: [] for name in commands}
@@ -47,16 +47,18 @@ def alternate(
 
 
 def run(name: str, command: str) -> str:
-    """Run a command to its end and return its standard output.
+    """Run a command and return its standard output.
 
     Raises:
-        ValueError: If the command is empty or a quote in it is open.
-        OSError: If it cannot be run, or ends with another status than 0.
+        ValueError: If the command is empty or has an unclosed quote.
+        OSError: If it cannot be run, or its exit status is not 0.
     """
     try:
         arguments = shlex.split(command)
     except ValueError as error:
-        raise ValueError(f"--{name} is no command ({error}): {command}") from error
+        raise ValueError(
+            f"--{name} is not a valid command ({error}): {command}"
+        ) from error
     if not arguments:
         raise ValueError(f"--{name} must be a command. Received: {command!r}.")
     try:
@@ -66,20 +68,20 @@ def run(name: str, command: str) -> str:
     except OSError as error:
         raise OSError(f"--{name} cannot be run ({error}): {command}") from error
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip().splitlines()
+        errors = ended.stderr.decode(errors="replace").strip().splitlines()
         raise ChildProcessError(
             f"--{name} ended with status {ended.returncode}: {command}\n"
             f"The end of its standard error: "
-            + ("\n".join(said[-_SHOWN_LINES:]) or "nothing")
+            + ("\n".join(errors[-_SHOWN_LINES:]) or "nothing")
         )
     return ended.stdout.decode(errors="replace")
 
 
 def last_json_line(name: str, command: str, output: str) -> dict[str, Any]:
-    """Return the last line of an output that is a JSON object.
+    """Return the last line that is a JSON object.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such line.
     """
     for line in reversed(output.splitlines()):
         try:
@@ -88,14 +90,14 @@ def last_json_line(name: str, command: str, output: str) -> dict[str, Any]:
             continue
         if isinstance(found, dict):
             return found
-    raise ValueError(f"--{name} must print a line of JSON; it did not: {command}")
+    raise ValueError(f"--{name} must print a line of JSON, but did not: {command}")
 
 
 def number_of(name: str, line: Mapping[str, Any], key: str) -> float:
-    """Return the number that is compared.
+    """Return the number to compare.
 
     Raises:
-        ValueError: If it is absent, or no finite number above 0.
+        ValueError: If it is missing, or not a finite number above 0.
     """
     value = line.get(key)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -108,10 +110,10 @@ def number_of(name: str, line: Mapping[str, Any], key: str) -> float:
 
 
 def is_rate(key: str) -> bool:
-    """Whether more is faster: "tokens_per_s" is a rate, "median_step_s" a time.
+    """Return whether a key is a rate ("tokens_per_s") or a time ("median_step_s").
 
     Raises:
-        ValueError: If the key says neither.
+        ValueError: If the key is neither.
     """
     if not key.endswith(("_s", "seconds")):
         raise ValueError(
@@ -124,16 +126,16 @@ def is_rate(key: str) -> bool:
 def times_faster(
     ours: Sequence[float], peer: Sequence[float], *, rate: bool
 ) -> dict[str, float]:
-    """Return how many times faster ours is: of the medians, and from round to round.
+    """Return how many times faster ours is than the peer.
 
     Args:
-        ours: A number a round.
-        peer: As many.
-        rate: Whether the numbers are rates: the larger, the faster.
+        ours: One number per round.
+        peer: One number per round.
+        rate: Whether the numbers are rates (larger is faster) or times.
 
     Returns:
         "times_faster", the ratio of the medians; "min_times_faster" and
-        "max_times_faster", of the rounds.
+        "max_times_faster", the smallest and largest ratio of a round.
     """
 
     def ratio(own, other):

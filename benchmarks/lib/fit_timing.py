@@ -1,4 +1,4 @@
-"""Batches of one shape, and the time of each step of `fit` on them."""
+"""Timing the steps of `fit` on batches of one shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_transformer.config import ModelConfig
 from keras_transformer.model.transformer import Transformer
 
-# Batches made ahead of the step that takes them, as many as in training.
+# Same as in training.
 _PREFETCHED_BATCHES = 8
 
 
@@ -21,8 +21,8 @@ class StepTimes(keras.callbacks.Callback):
     """Times the steps of `fit`, each until its loss is known.
 
     Attributes:
-        seconds: Of each step; what `fit` does between two steps is not in it.
-        losses: Reported after each step, the mean since `fit` began.
+        seconds: Seconds of each step, without the work of `fit` between steps.
+        losses: The loss reported after each step, the mean since the start of `fit`.
     """
 
     def __init__(self):
@@ -41,21 +41,21 @@ class StepTimes(keras.callbacks.Callback):
 def same_batch(
     config: ModelConfig, rows: int, source_length: int, target_length: int, seed: int
 ) -> tf.data.Dataset:
-    """Return one random batch without padding, again and again.
+    """Return a dataset that repeats one random batch without padding.
 
     Args:
-        config: Says which ids there are.
+        config: Vocabulary sizes and special ids.
         rows: Pairs of the batch.
         source_length: Tokens of each source, EOS included.
         target_length: Tokens of each target, EOS included.
-        seed: Of the tokens.
+        seed: Seed of the tokens.
 
     Returns:
-        Endless (source_tokens, target_tokens), int32 `[rows, length]` each. The graph
-        does not know their shapes, as in training.
+        Infinite dataset of (source_tokens, target_tokens), int32 `[rows, length]` each.
+        Shapes are unknown in the graph, same as in training.
 
     Raises:
-        ValueError: If the vocabulary has no ids beside the special ones.
+        ValueError: If the vocabulary has only special ids.
     """
     draw = np.random.default_rng(seed)
 
@@ -64,7 +64,7 @@ def same_batch(
         words = np.setdiff1d(np.arange(vocab_size, dtype=np.int32), special)
         if not len(words):
             raise ValueError(
-                "`vocab_size` must leave ids beside pad_id, bos_id and eos_id. "
+                "`vocab_size` must leave ids besides pad_id, bos_id and eos_id. "
                 f"Received: vocab_size={vocab_size}."
             )
         drawn = draw.choice(words, (rows, length))
@@ -77,7 +77,7 @@ def same_batch(
     )
     spec = tf.TensorSpec([None, None], tf.int32)
     options = tf.data.Options()
-    options.autotune.enabled = False  # as in training
+    options.autotune.enabled = False  # same as in training
     dataset = tf.data.Dataset.from_generator(
         lambda: itertools.repeat(batch), output_signature=(spec, spec)
     )
@@ -87,18 +87,18 @@ def same_batch(
 def time_fit(
     model: Transformer, batches: tf.data.Dataset, untimed_steps: int, steps: int
 ) -> dict[str, Any]:
-    """Run `fit` twice and time the second.
+    """Run `fit` twice and time the second run.
 
     Args:
-        model: Compiled.
-        batches: Endless.
-        untimed_steps: Of the first `fit`, which traces and compiles.
-        steps: Of the second.
+        model: A compiled model.
+        batches: An infinite dataset.
+        untimed_steps: Steps of the first `fit`, which traces and compiles.
+        steps: Steps of the second `fit`.
 
     Returns:
-        "seconds" and "losses" of the second's steps, "fit_s" of all of it, and
-        "first_step_s", of the first's first step. "step_bytes": what the second's
-        tensors took at the peak beyond those that were there before, or None where
+        "seconds" and "losses": of each step of the second `fit`. "fit_s": its total
+        time. "first_step_s": of the first step of the first `fit`. "step_bytes": peak
+        memory of tensors in the second `fit`, minus those that existed before; None if
         TensorFlow's allocator does not count (a CPU without oneDNN).
     """
 
@@ -123,7 +123,7 @@ def time_fit(
 
 
 def _tensor_bytes(name: str) -> int | None:
-    """Return what tensors take, "current" or at the "peak" since it was asked last."""
+    """Return the "current" memory of tensors, or the "peak" since the last call."""
     device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
     try:
         value = tf.config.experimental.get_memory_info(device)[name]

@@ -1,4 +1,4 @@
-"""Configurations whose outputs are as long as a benchmark asks for."""
+"""Configurations whose outputs have a fixed length."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from keras_transformer import presets
 def preset_of(
     name: str, source_length: int, steps: int, **search: Any
 ) -> presets.Preset:
-    """Return a preset with which sources of one length give outputs of one length.
+    """Return a preset that limits outputs to `steps` tokens.
 
     Args:
-        name: Of the preset.
-        source_length: Tokens of a source, EOS counted.
-        steps: Tokens of an output that does not end before its limit.
+        name: Name of the preset.
+        source_length: Tokens of a source, EOS included.
+        steps: Limit of an output, in tokens.
         **search: Other fields of its `DecodingConfig`.
 
     Raises:
-        ValueError: If the preset is no translator's, or `steps` below `source_length`.
+        ValueError: If the preset is not for translation, or `steps` is below
+            `source_length`.
     """
     preset = presets.get(name)
     if preset.model.target_vocab_size or not preset.model.share_embeddings:
         raise ValueError(
-            f"--preset={name} is a parser's; this benchmark is for translation."
+            f"--preset={name} is for parsing, but this benchmark is for translation."
         )
     if steps < source_length:
         raise ValueError(
-            "--steps must be at least --source_length: an output may always be as long "
-            f"as its source. Received: steps={steps}, source_length={source_length}."
+            "--steps must be at least --source_length, because the limit of an output "
+            "is never below the length of its source. "
+            f"Received: steps={steps}, source_length={source_length}."
         )
     decoding = dataclasses.replace(
         preset.decoding,

@@ -1,4 +1,4 @@
-"""What the benchmarks share: medians and spread, the machine's rate, lines of JSON."""
+"""Helpers of all benchmarks: timing, the machine's matmul rate, lines of JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 
 def seconds_of_calls(run: Callable[[], Any], repeats: int) -> list[float]:
-    """Return the time of each of several calls.
+    """Return the seconds of each of several calls.
 
     Args:
-        run: What to time; returns when the work is done.
-        repeats: Calls.
+        run: The function to time; returns when the work is done.
+        repeats: Number of calls.
     """
     times = []
     for _ in range(repeats):
@@ -27,23 +27,23 @@ def seconds_of_calls(run: Callable[[], Any], repeats: int) -> list[float]:
 
 
 def median_seconds(run: Callable[[], Any], repeats: int = 7) -> float:
-    """Return the median time of a call, after one that is not counted.
+    """Return the median seconds of a call, after one untimed call.
 
     Args:
-        run: What to time; returns when the work is done.
-        repeats: Calls.
+        run: The function to time; returns when the work is done.
+        repeats: Number of timed calls.
     """
     run()
     return statistics.median(seconds_of_calls(run, repeats))
 
 
 def spread(name: str, values: Sequence[float]) -> dict[str, float]:
-    """Return median, smallest and largest value by the keys of a line of JSON.
+    """Return median, minimum and maximum as fields of a result.
 
     Args:
-        name: What the values are of, with their unit: "step_s" gives "median_step_s",
-            "min_step_s" and "max_step_s".
-        values: At least one.
+        name: Name with unit: "step_s" gives "median_step_s", "min_step_s" and
+            "max_step_s".
+        values: At least one value.
     """
     return {
         f"median_{name}": rounded(statistics.median(values)),
@@ -53,21 +53,21 @@ def spread(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def rounded(value: float, digits: int = 5) -> float:
-    """Return a number with so many significant digits."""
+    """Return a number rounded to `digits` significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def matmul_gflops(dtype: str = "float32", size: int = 2048, repeats: int = 7) -> float:
-    """Measure how fast TensorFlow multiplies square matrices here and now.
+    """Measure how fast TensorFlow currently multiplies square matrices.
 
     Args:
         dtype: "float32", "bfloat16" or "float16".
         size: Rows and columns of both matrices.
-        repeats: Products, of which the fastest counts.
+        repeats: Number of products; the fastest counts.
 
     Returns:
-        1e9 operations a second, 2 * size^3 a product. No model can pass it by much on
-        the same machine, beside the same other programs.
+        GFLOP/s, with 2 * size^3 operations per product: an approximate upper bound for
+        any model on this machine under the same load.
     """
     import tensorflow as tf
 
@@ -77,7 +77,7 @@ def matmul_gflops(dtype: str = "float32", size: int = 2048, repeats: int = 7) ->
     )
 
     def multiply():
-        # One element waits for the product, and costs no transfer from a GPU.
+        # Reading one element waits for the product without copying it from a GPU.
         return tf.matmul(left, right)[0, 0].numpy()
 
     multiply()
@@ -85,10 +85,10 @@ def matmul_gflops(dtype: str = "float32", size: int = 2048, repeats: int = 7) ->
 
 
 def memory_kib(name: str = "VmHWM") -> int:
-    """Return a figure of this process's memory: "VmHWM" its peak, "VmRSS" it now.
+    """Return the memory of this process: "VmHWM" is the peak, "VmRSS" the current size.
 
     Raises:
-        OSError: If the system does not tell: this is for Linux.
+        OSError: If the system does not report it; Linux only.
     """
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
@@ -96,11 +96,11 @@ def memory_kib(name: str = "VmHWM") -> int:
     raise OSError(f"/proc/self/status has no {name}: this benchmark needs Linux.")
 
 
-def surroundings(dtype: str) -> dict[str, Any]:
-    """Return hardware and versions, how busy the machine is, and its matmul rate.
+def environment(dtype: str) -> dict[str, Any]:
+    """Return hardware, versions, load average, and the machine's matmul rate.
 
     Args:
-        dtype: That the matrix products run in.
+        dtype: Data type of the matrix products.
     """
     from keras_transformer.hardware import describe
 

@@ -1,4 +1,4 @@
-"""Programs started again and again, and when each gave its first result."""
+"""Timing programs from their start to their first result."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from typing import Any, NamedTuple
 
 from keras_transformer.presets import Preset
 
-# What can be timed: bin/translate.py with each of its two kinds of model; training.
+# Programs that can be timed: bin/translate.py with two kinds of model, bin/train.py.
 TIMED = ("model_dir", "saved_model", "train")
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-_CORPUS_VOCAB_SIZE = 2000  # as in `make quickstart`
-# Lines of a failed program's standard error that its message shows.
+_CORPUS_VOCAB_SIZE = 2000  # same as in `make quickstart`
+# Number of lines of standard error in the message about a failed program.
 _SHOWN_LINES = 5
 
 
 class Start(NamedTuple):
-    """A command, and how its result is known."""
+    """A command, and how to recognize its first result."""
 
     command: list[str]
-    # Whether a line of standard output is the first result.
+    # Returns whether a line of standard output is the first result.
     is_result: Callable[[str], bool]
-    # File that is standard input.
+    # File for standard input.
     text: pathlib.Path | None = None
 
 
 def make(
-    place: pathlib.Path,
+    folder: pathlib.Path,
     preset: Preset,
     timed: Collection[str],
     source_length: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Write what the programs read: a model_dir, its export, a sentence, a corpus.
+    """Write the inputs of the programs: a model_dir, its export, a sentence, a corpus.
 
     Args:
-        place: The folder to write into.
-        preset: Of the model, and how it searches.
-        timed: What of `TIMED` will be; the rest is not made.
+        folder: The folder to write into.
+        preset: Model and search settings.
+        timed: Names from `TIMED`; inputs of the other programs are not written.
         source_length: Tokens of the sentence, EOS included.
-        seed: Of weights and sentence.
+        seed: Seed of weights and sentence.
 
     Returns:
         "num_parameters".
@@ -60,7 +60,7 @@ def make(
     from keras_transformer.runs.model_dir import ModelDir, RunConfig
     from keras_transformer.serving import saved_model
 
-    # First: TensorFlow drops what tokenizers hold when a seed is set.
+    # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(seed)
     translator = random_models.random_translator(
         preset.model, preset.decoding, "float32"
@@ -68,9 +68,9 @@ def make(
     (text,) = random_models.number_texts(
         preset.model.vocab_size, 1, source_length, seed
     )
-    (place / "text").write_text(text + "\n", encoding="utf-8")
-    folder = ModelDir(place / "model")
-    folder.write_config(
+    (folder / "text").write_text(text + "\n", encoding="utf-8")
+    model_dir = ModelDir(folder / "model")
+    model_dir.write_config(
         RunConfig(
             **{name: getattr(preset, name) for name in ("model", "training")},
             preset=preset.name,
@@ -80,46 +80,46 @@ def make(
             tokenizer_hash=translator.tokenizer.fingerprint,
         )
     )
-    translator.tokenizer.save(folder.tokenizer_path)
-    folder.checkpoints("averaged").save(1, {}, model=translator.model)
+    translator.tokenizer.save(model_dir.tokenizer_path)
+    model_dir.checkpoints("averaged").save(1, {}, model=translator.model)
     if "saved_model" in timed:
-        saved_model.export(translator, place / "export")
+        saved_model.export(translator, folder / "export")
     if "train" in timed:
-        _run_to_the_end(
+        _run(
             _program("bin/prepare_data.py")
-            + ["--dataset=phrasebook", f"--data_dir={place / 'data'}"]
+            + ["--dataset=phrasebook", f"--data_dir={folder / 'data'}"]
             + [f"--vocab_size={_CORPUS_VOCAB_SIZE}"]
         )
     return {"num_parameters": translator.model.count_params()}
 
 
 def commands(
-    place: pathlib.Path,
+    folder: pathlib.Path,
     preset: Preset,
     timed: Collection[str],
     tokens_per_batch: int,
     seed: int,
 ) -> dict[str, Start]:
-    """Return the commands to time on what `make` wrote.
+    """Return the commands to time, with the inputs that `make` wrote.
 
     Args:
-        place: As of `make`.
-        preset: As of `make`.
-        timed: As of `make`.
-        tokens_per_batch: Of a side, in the training.
-        seed: Of the training.
+        folder: Same as in `make`.
+        preset: Same as in `make`.
+        timed: Same as in `make`.
+        tokens_per_batch: Tokens per side in a training batch.
+        seed: Seed of the training.
 
     Returns:
-        By name: those of `timed`, and "parts_of_..." for the two that translate.
+        By name, the commands of `timed`, and "parts_of_..." for those that translate.
     """
-    models = {"model_dir": place / "model", "saved_model": place / "export" / "1"}
+    models = {"model_dir": folder / "model", "saved_model": folder / "export" / "1"}
     found = {}
     for kind in timed:
         if kind == "train":
             found[kind] = Start(
                 _program("bin/train.py")
-                + [f"--data_dir={place / 'data'}", "--bleu_sentences=0"]
-                + [f"--model_dir={place / 'run'}", f"--preset={preset.name}"]
+                + [f"--data_dir={folder / 'data'}", "--bleu_sentences=0"]
+                + [f"--model_dir={folder / 'run'}", f"--preset={preset.name}"]
                 + [f"--tokens_per_batch={tokens_per_batch}", "--log_every_steps=1"]
                 + [f"--seed={seed}", "--distribution=one_device"]
                 + _model_flags(preset),
@@ -129,23 +129,25 @@ def commands(
         found[kind] = Start(
             _program("bin/translate.py") + [f"--{kind}={models[kind]}"],
             lambda line: bool(line.strip()),
-            place / "text",
+            folder / "text",
         )
         found[f"parts_of_{kind}"] = Start(
             _program("benchmarks/start_parts.py") + [kind, str(models[kind])],
             lambda line: line.startswith("{"),
-            place / "text",
+            folder / "text",
         )
     return found
 
 
-def by_turns(starts: Mapping[str, Start], repeats: int) -> dict[str, list[float]]:
-    """Run every command once, then every one again, and so on.
+def time_alternating(
+    starts: Mapping[str, Start], repeats: int
+) -> dict[str, list[float]]:
+    """Run all commands `repeats` times, alternating.
 
     Returns:
-        By "NAME_result_s", seconds from the command to its first result; by
-        "NAME_cpu_s", seconds of all cores until the process was gone; and by
-        "NAME_PART_s" what a command "parts_of_NAME" wrote.
+        "NAME_result_s": seconds from the start of a command to its first result;
+        "NAME_cpu_s": CPU seconds of its process; "NAME_PART_s": the output of a command
+        "parts_of_NAME".
 
     Raises:
         ChildProcessError: If a command ends without a result.
@@ -169,15 +171,15 @@ def by_turns(starts: Mapping[str, Start], repeats: int) -> dict[str, list[float]
 
 
 def first_result(start: Start) -> tuple[float, float, str]:
-    """Run a command until its first result, and end it there if it goes on.
+    """Run a command until its first result, then kill it.
 
     Returns:
         Seconds until the result, CPU seconds of the process, and the line.
 
     Raises:
-        ChildProcessError: If it ends without a result.
+        ChildProcessError: If the command ends without a result.
     """
-    # The child counts from the same moment: `time.monotonic` is the machine's.
+    # The child reads this time too: `time.monotonic` is the same in all processes.
     began = time.monotonic()
     with (
         open(start.text or os.devnull, "rb") as text,
@@ -196,14 +198,14 @@ def first_result(start: Start) -> tuple[float, float, str]:
             if start.is_result(line):
                 found = time.monotonic() - began, line
                 break
-        # Not by `process`, which would take away what `wait4` is to find.
+        # Not `process.kill`, which may reap the process before `wait4` does.
         os.kill(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        said = errors.read().decode(errors="replace").splitlines()
+        error_lines = errors.read().decode(errors="replace").splitlines()
     if found is None:
-        end = "\n".join(said[-_SHOWN_LINES:]) or "nothing"
+        end = "\n".join(error_lines[-_SHOWN_LINES:]) or "nothing"
         raise ChildProcessError(
             f"{' '.join(start.command)} gave no result. The end of its standard error: "
             f"{end}"
@@ -216,7 +218,7 @@ def _program(path: str) -> list[str]:
 
 
 def _model_flags(preset: Preset) -> list[str]:
-    """Return the flags of bin/train.py for the model; the corpus has the words."""
+    """Return bin/train.py's flags for the model, except vocabulary sizes and ids."""
     left_out = ("vocab_size", "target_vocab_size", "pad_id", "bos_id", "eos_id")
     given = {
         name: value
@@ -226,8 +228,8 @@ def _model_flags(preset: Preset) -> list[str]:
     return [f"--{name}={value}" for name, value in given.items()]
 
 
-def _run_to_the_end(command: Sequence[str]) -> None:
+def _run(command: Sequence[str]) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
-        said = "\n".join(ended.stderr.splitlines()[-_SHOWN_LINES:])
-        raise ChildProcessError(f"{' '.join(command)} failed: {said or 'nothing'}")
+        end = "\n".join(ended.stderr.splitlines()[-_SHOWN_LINES:])
+        raise ChildProcessError(f"{' '.join(command)} failed: {end or 'nothing'}")

@@ -1,4 +1,4 @@
-"""Translators with random weights, whose outputs are as long as may be."""
+"""Translators with random weights, whose outputs always have the largest length."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from keras_transformer.tokenization.sentencepiece_proto import (
 from keras_transformer.tokenization.units import SPACE
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
-# Special pieces, the space and the ten digits come before the numbers.
+# Special pieces, the space and the ten digits have the ids before the numbers.
 FIRST_NUMBER = len(_SPECIAL_PIECES) + 1 + 10
 
 
 def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
-    """Make a BPE vocabulary in which each number from 0 on is one token.
+    """Return a BPE tokenizer in which each number from 0 on is one token.
 
-    It needs no training: "369" is merged from "36" and "9", and so on to the left.
+    It needs no training: "369" is merged from "36" and "9", "36" from "3" and "6".
 
     Args:
-        vocab_size: Ids in all; those from `FIRST_NUMBER` on are the numbers.
+        vocab_size: Number of ids; those from `FIRST_NUMBER` on are the numbers.
 
     Raises:
-        ValueError: If `vocab_size` leaves no number.
+        ValueError: If `vocab_size` is too small for a number.
     """
     config_lib.check_at_least("vocab_size", vocab_size, FIRST_NUMBER + 1)
     model = ModelProto()
@@ -54,10 +54,10 @@ def number_texts(vocab_size: int, count: int, length: int, seed: int) -> list[st
     """Return random sources of exactly `length` tokens, EOS included.
 
     Args:
-        vocab_size: Of `number_tokenizer`.
-        count: Sources.
-        length: At least 2: one word and EOS.
-        seed: Of the numbers.
+        vocab_size: Vocabulary size of the `number_tokenizer`.
+        count: Number of sources.
+        length: At least 2 (one word and EOS).
+        seed: Seed of the numbers.
     """
     config_lib.check_at_least("source_length", length, 2)
     draw = np.random.default_rng(seed)
@@ -68,16 +68,16 @@ def number_texts(vocab_size: int, count: int, length: int, seed: int) -> list[st
 def random_translator(
     config: ModelConfig, decoding: DecodingConfig, precision: str
 ) -> Translator:
-    """Make a translator of random weights that writes nothing but numbers.
+    """Return a translator with random weights that only writes numbers.
 
-    The pre-softmax map has zeros for all other pieces, EOS among them: their logit is
-    0, and half of the numbers have more. So every output is open at its length limit,
-    and its text has all of its tokens.
+    The output projection is zero for all other pieces, including EOS. Their logits are
+    0, and half of the numbers have larger logits. So every output reaches its length
+    limit, and its text has the same number of tokens.
 
     Args:
-        config: The model; the special ids are the package's.
-        decoding: How it searches.
-        precision: Keras's name of a dtype policy.
+        config: The model's configuration, with the package's special ids.
+        decoding: Search settings.
+        precision: Name of a Keras dtype policy.
     """
     tokenizer = number_tokenizer(config.vocab_size)
     model = Transformer(config, dtype=precision)
@@ -90,16 +90,17 @@ def random_translator(
 def teacher_forced_scores(
     translator: Translator, texts: Sequence[str], outputs: Sequence[str]
 ) -> tuple[list[float], list[int]]:
-    """Score outputs of a search without search and cache: the whole model, one by one.
+    """Score outputs of a search with teacher-forced passes of the model, one by one.
 
     Args:
-        translator: Of `random_translator`.
-        texts: Sources.
-        outputs: What the search wrote for each; one shorter than the limit ended in
-            EOS.
+        translator: The result of `random_translator`.
+        texts: The sources.
+        outputs: The translation of each source; EOS is added to outputs below the
+            length limit.
 
     Returns:
-        Log probability / length penalty, and tokens, EOS included, of each output.
+        Log probability / length penalty of each output, and its number of tokens, EOS
+        included.
     """
     model, alpha = translator.model, translator.decoding.length_penalty_alpha
     scores, lengths = [], []

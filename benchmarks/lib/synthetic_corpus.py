@@ -1,4 +1,4 @@
-"""A corpus of random tokens with lengths as of news text."""
+"""A corpus of random tokens with lengths typical of news text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ _VOCAB_SIZE = 37_000
 
 
 def lengths_like_news(pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw lengths like those of news in subwords, EOS included.
+    """Draw sentence lengths typical of news in subwords, EOS included.
 
-    Sources are log-normal with median 25 and sigma 0.6; a target is 1.05 times as long,
-    log-normally with sigma 0.15. Both are cut at 256.
+    Source lengths are log-normal with median 25 and sigma 0.6. The ratio of target to
+    source length is log-normal with median 1.05 and sigma 0.15. Both are clipped to
+    256.
 
     Args:
-        pairs: How many.
-        seed: Of the draw.
+        pairs: Number of pairs.
+        seed: Random seed.
 
     Returns:
-        int32 `[pairs]` of sources and of targets.
+        Lengths of sources and of targets, int32 `[pairs]` each.
     """
     draw = np.random.default_rng(seed)
     sources = 25 * np.exp(0.6 * draw.standard_normal(pairs))
@@ -34,12 +35,12 @@ def lengths_like_news(pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def random_corpus(
     source_lengths: np.ndarray, target_lengths: np.ndarray, seed: int
 ) -> EncodedCorpus:
-    """Make a corpus of random tokens with these lengths, in memory.
+    """Return an in-memory corpus of random tokens with these lengths.
 
     Args:
         source_lengths: int `[pairs]`, EOS included.
         target_lengths: int `[pairs]`, EOS included.
-        seed: Of the tokens.
+        seed: Seed of the tokens.
     """
     draw = np.random.default_rng(seed)
     sides = []

@@ -1,4 +1,4 @@
-"""Two commands by turns, and the ratio of what they print."""
+"""Running two commands alternating, and the ratio of their results."""
 
 import json
 import shlex
@@ -11,22 +11,25 @@ from benchmarks.lib import alternation
 
 
 def command(*statements):
-    """A command that runs Python statements."""
+    """Return a command that runs Python statements."""
     return shlex.join([sys.executable, "-c", "; ".join(statements)])
 
 
-def noting(path, name, value):
-    """A command that adds its name to a file and prints a number as `seconds`."""
+def logging_command(path, name, value):
+    """Return a command that appends its name to a file and prints `seconds`."""
     return command(
         f"open({str(path)!r}, 'a').write({name!r})",
         f"print('{{\"seconds\": {value}}}')",
     )
 
 
-def test_commands_run_by_turns_and_one_at_a_time(tmp_path):
+def test_commands_run_alternating_and_one_at_a_time(tmp_path):
     order, written = tmp_path / "order", []
     values = alternation.alternate(
-        {"ours": noting(order, "o", 2), "peer": noting(order, "p", 3)},
+        {
+            "ours": logging_command(order, "o", 2),
+            "peer": logging_command(order, "p", 3),
+        },
         {"ours": "seconds", "peer": "seconds"},
         3,
         lambda **line: written.append(line),
@@ -37,13 +40,13 @@ def test_commands_run_by_turns_and_one_at_a_time(tmp_path):
     assert [line["round"] for line in written] == [1, 1, 2, 2, 3, 3]
 
 
-def test_the_last_line_of_json_counts():
+def test_the_last_json_object_is_the_result():
     output = '{"seconds": 2}\nnotice\n{"seconds": 3}\n[5]\n7\nthe end\n'
     assert alternation.last_json_line("ours", "c", output) == {"seconds": 3}
 
 
 def test_less_time_is_faster():
-    """Medians 2 and 6: 3 times; rounds 6/1, 5/2 and 7/4."""
+    """The medians are 2 and 6, a ratio of 3; the rounds have 6/1, 5/2 and 7/4."""
     found = alternation.times_faster([1, 2, 4], [6, 5, 7], rate=False)
     assert found == {
         "times_faster": 3.0,
@@ -58,7 +61,7 @@ def test_a_higher_rate_is_faster():
     assert alternation.is_rate("tokens_per_s") and not alternation.is_rate("median_s")
 
 
-def test_a_failing_command_is_named_with_its_status_and_last_words():
+def test_a_failing_command_is_named_with_its_status_and_standard_error():
     failing = command(
         "import sys", "sys.stderr.write('a\\n' * 7 + 'no room')", "exit(3)"
     )
@@ -74,10 +77,13 @@ def test_a_failing_command_is_named_with_its_status_and_last_words():
     ("given", "message"),
     [
         ("", "--ours must be a command. Received: ''."),
-        ("python 'x", "--ours is no command (No closing quotation): python 'x"),
+        (
+            "python 'x",
+            "--ours is not a valid command (No closing quotation): python 'x",
+        ),
     ],
 )
-def test_what_is_no_command_is_refused(given, message):
+def test_an_invalid_command_is_rejected(given, message):
     with pytest.raises(ValueError) as raised:
         alternation.run("ours", given)
     assert str(raised.value) == message
@@ -89,12 +95,13 @@ def test_a_command_that_does_not_exist_is_named():
 
 
 def test_a_command_must_print_json():
-    with pytest.raises(ValueError, match="--peer must print a line of JSON; it did no"):
+    message = "--peer must print a line of JSON, but did not: c"
+    with pytest.raises(ValueError, match=message):
         alternation.last_json_line("peer", "c", "done\n[2]\n")
 
 
 @pytest.mark.parametrize("value", [None, "2", 0, -3, float("nan"), True])
-def test_the_line_must_have_the_number(value):
+def test_the_result_must_have_the_number(value):
     with pytest.raises(ValueError, match="--ours must have a number above 0 as 's'"):
         alternation.number_of("ours", {"s": value}, "s")
 
@@ -112,8 +119,8 @@ def test_the_program_prints_both_and_the_ratio(repository, tmp_path):
     order = tmp_path / "order"
     ended = run_program(
         repository,
-        f"--ours={noting(order, 'o', 2)}",
-        f"--peer={noting(order, 'p', 3)}",
+        f"--ours={logging_command(order, 'o', 2)}",
+        f"--peer={logging_command(order, 'p', 3)}",
         "--rounds=2",
         "--key=seconds",
     )
@@ -131,7 +138,7 @@ def test_the_program_prints_both_and_the_ratio(repository, tmp_path):
         (["--ours=a"], "--peer is needed."),
         (
             ["--ours=a", "--peer=b", "--key=tokens_per_s", "--peer_key=seconds"],
-            "--key and --peer_key must both be times, or rates",
+            "--key and --peer_key must both be times, or both rates",
         ),
         (
             ["--ours=a", "--peer=b", "--key=gflops"],
@@ -143,7 +150,7 @@ def test_the_program_prints_both_and_the_ratio(repository, tmp_path):
         ),
     ],
 )
-def test_the_program_ends_in_one_line_where_it_cannot_compare(
+def test_the_program_ends_with_one_line_if_it_cannot_compare(
     repository, arguments, message
 ):
     ended = run_program(repository, *arguments)

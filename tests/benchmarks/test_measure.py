@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lib import measure
 
 
-def test_the_call_that_traces_is_not_counted():
+def test_the_first_call_is_not_timed():
     waits = [0.3, 0.0, 0.0, 0.0]
     seconds = measure.median_seconds(lambda: time.sleep(waits.pop(0)), repeats=3)
     assert not waits
@@ -31,16 +31,16 @@ def test_spread_has_five_digits():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_matmul_rate_is_operations_over_seconds(monkeypatch, dtype):
-    """Products of 2 * 5^3 = 250 operations, the fastest in 5e-8 s: 5 GFLOP/s."""
+    """The fastest product takes 5e-8 s for 2 * 5^3 = 250 operations: 5 GFLOP/s."""
     monkeypatch.setattr(
         measure, "seconds_of_calls", lambda run, repeats: [run() * 0 + 1e-7, 5e-8]
     )
     assert measure.matmul_gflops(dtype, size=5) == pytest.approx(5.0)
 
 
-def test_a_result_says_where_it_was_measured(monkeypatch):
+def test_the_environment_describes_the_machine(monkeypatch):
     monkeypatch.setattr(measure, "matmul_gflops", lambda dtype: 123.456789)
-    found = measure.surroundings("float32")
+    found = measure.environment("float32")
     assert found["matmul_gflops"] == 123.46
     assert found["matmul_dtype"] == "float32"
     assert found["load_average"] >= 0

@@ -1,4 +1,4 @@
-"""The vocabulary of numbers, and the check of a search's scores."""
+"""The tokenizer of numbers, and teacher-forced scores."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ def translator():
     return random_models.random_translator(CONFIG, DECODING, "float32")
 
 
-def test_a_number_is_one_token_and_comes_back():
+def test_a_number_is_one_token_and_is_decoded_again():
     tokenizer = random_models.number_tokenizer(1017)
     assert tokenizer.vocab_size == 1017
     texts = ["0", "1001", "7 70 700 999 10"]
@@ -30,7 +30,7 @@ def test_a_number_is_one_token_and_comes_back():
     assert in_graph == [list(row) for row in ids]
 
 
-def test_sources_have_as_many_tokens_as_asked_for(translator):
+def test_sources_have_the_requested_number_of_tokens(translator):
     texts = random_models.number_texts(331, count=23, length=5, seed=2)
     tokens, truncated = translator.source_tokens(np.array(texts))
     assert tokens.shape == (23, 5) and not np.any(truncated)
@@ -48,7 +48,7 @@ def test_a_source_needs_a_word():
         random_models.number_texts(331, 3, 1, seed=0)
 
 
-def test_outputs_have_all_tokens_and_the_scores_of_the_whole_model(translator):
+def test_outputs_have_the_largest_length_and_teacher_forced_scores(translator):
     texts = random_models.number_texts(331, count=3, length=5, seed=2)
     found = translator.translate(texts)
     outputs = [translation.text for translation in found]
@@ -58,9 +58,9 @@ def test_outputs_have_all_tokens_and_the_scores_of_the_whole_model(translator):
     np.testing.assert_allclose([one.score for one in found], scores, atol=1e-4)
 
 
-def test_an_output_that_ended_early_counts_its_end(translator):
+def test_an_output_below_the_limit_is_scored_with_eos(translator):
     (score,), (length,) = random_models.teacher_forced_scores(translator, ["7"], ["5"])
-    assert length == 2  # of 8: EOS
+    assert length == 2  # "5" and EOS, below the limit of 8
     source, _ = translator.source_tokens(["7"])
     ids = np.array([[random_models.FIRST_NUMBER + 5, CONFIG.eos_id]])
     logits = translator.model(source, translator.model.shift_right(ids)).numpy()[0]
@@ -69,7 +69,7 @@ def test_an_output_that_ended_early_counts_its_end(translator):
     assert score == pytest.approx(expected, abs=1e-5)
 
 
-def test_only_the_output_side_of_separate_embeddings_is_changed():
+def test_only_the_output_embedding_is_changed():
     config = dataclasses.replace(CONFIG, share_embeddings=False)
     model = random_models.random_translator(config, DECODING, "bfloat16").model
     first = random_models.FIRST_NUMBER

@@ -1,4 +1,4 @@
-"""The programs that time training, search and starts, at tiny sizes."""
+"""The programs that time training, search and program starts, at tiny sizes."""
 
 import json
 import math
@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from benchmarks import start_parts
 from benchmarks.lib import program_starts
 
 pytestmark = pytest.mark.long
@@ -31,12 +32,13 @@ def line_of(ended):
 
 
 def test_a_training_step_is_timed_and_counted(repository):
-    """Products of a pair in GFLOP are counted by `model.cost`, here by hand.
+    """The FLOP of a pair, which the program gets from `model.cost`, counted by hand.
 
-    A token: projections 2 * 4 * 36 = 288, FFN 2 * 2 * 42 = 168, with each key 24.
-    Encoder 5 * (456 + 5 * 24) = 2880; decoder 7 * (288 + 7 * 24) = 3192, across
-    7 * (144 + 5 * 24) + 5 * 144 = 2568, FFN 7 * 168 = 1176; logits 7 * 2 * 6 * 13 =
-    1092. Sum 10,908, times 3 for the backward pass, times 3 rows: 98,172.
+    Per token: projections 2 * 4 * 36 = 288, FFN 2 * 2 * 42 = 168, attention 24 per key.
+    Encoder 5 * (456 + 5 * 24) = 2880; decoder self-attention 7 * (288 + 7 * 24) = 3192,
+    cross-attention 7 * (144 + 5 * 24) + 5 * 144 = 2568, FFN 7 * 168 = 1176; logits
+    7 * 2 * 6 * 13 = 1092. The sum of 10,908, times 3 for forward and backward pass,
+    times 3 rows is 98,172.
     """
     ended = run(
         repository,
@@ -54,7 +56,7 @@ def test_a_training_step_is_timed_and_counted(repository):
     assert line["share_of_matmul"] == pytest.approx(rate, rel=0.01)
 
 
-def test_a_search_is_timed_and_its_scores_are_the_models(repository):
+def test_a_search_is_timed_and_its_scores_are_checked(repository):
     ended = run(
         repository,
         "decode.py",
@@ -69,8 +71,8 @@ def test_a_search_is_timed_and_its_scores_are_the_models(repository):
     assert line["first_call_s"] > line["max_call_s"]
 
 
-def test_a_mixed_batch_is_timed_beside_its_parts(repository):
-    """Of 9 * 200 positions, 8 * 5 + 200 are left when they are searched apart."""
+def test_a_mixed_batch_is_timed_together_with_its_parts(repository):
+    """Separate length groups have 8 * 5 + 200 positions instead of 9 * 200."""
     ended = subprocess.run(
         [
             *(sys.executable, repository / "benchmarks" / "mixed_lengths.py"),
@@ -88,7 +90,7 @@ def test_a_mixed_batch_is_timed_beside_its_parts(repository):
     assert 0 < line["min_mixed_over_sum"] <= line["max_mixed_over_sum"]
 
 
-def test_growth_is_that_of_the_programs(repository):
+def test_growth_is_computed_from_the_results_of_the_programs(repository):
     sizes = shlex.join([*SMALL, "--vocab_size=331"])
     ended = subprocess.run(
         [
@@ -115,7 +117,7 @@ def test_growth_is_that_of_the_programs(repository):
 
 
 def test_starts_are_timed_until_the_first_result(repository):
-    """And cover their parts, but for the clock of another process."""
+    """The parts of a start are measured in other processes."""
     ended = run(
         repository,
         "startup.py",
@@ -134,19 +136,19 @@ def test_starts_are_timed_until_the_first_result(repository):
     assert "median_saved_model_trace_s" not in line
 
 
-def test_a_start_without_a_result_says_how_it_ended():
-    says = "import sys; print('other'); sys.exit('no model')"
+def test_a_start_without_a_result_shows_the_standard_error():
+    code = "import sys; print('other'); sys.exit('no model')"
     start = program_starts.Start(
-        [sys.executable, "-c", says], lambda line: line == "answer"
+        [sys.executable, "-c", code], lambda line: line == "answer"
     )
     with pytest.raises(ChildProcessError, match="gave no result.*\n?.*no model"):
         program_starts.first_result(start)
 
 
-def test_a_start_ends_with_its_result():
-    says = "import time; print('one', flush=True); print(2, flush=True); time.sleep(60)"
+def test_a_start_is_killed_after_its_result():
+    code = "import time; print('one', flush=True); print(2, flush=True); time.sleep(60)"
     start = program_starts.Start(
-        [sys.executable, "-c", says], lambda line: line == "2\n"
+        [sys.executable, "-c", code], lambda line: line == "2\n"
     )
     seconds, cpu_seconds, line = program_starts.first_result(start)
     assert 0 < cpu_seconds < 30 > seconds and line == "2\n"
@@ -157,10 +159,10 @@ def test_a_start_ends_with_its_result():
     [
         (["--timed=model"], "--timed must be among model_dir, saved_model, train."),
         (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
-        (["--preset=parsing_tiny"], "--preset=parsing_tiny is a parser's; this bench"),
+        (["--preset=parsing_tiny"], "--preset=parsing_tiny is for parsing, but this"),
     ],
 )
-def test_a_start_that_cannot_be_timed_is_refused(repository, arguments, message):
+def test_a_start_that_cannot_be_timed_is_rejected(repository, arguments, message):
     ended = run(repository, "startup.py", *arguments)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith(f"startup.py: {message}")
@@ -170,10 +172,38 @@ def test_a_start_that_cannot_be_timed_is_refused(repository, arguments, message)
     ("arguments", "message"),
     [
         (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
-        (["--preset=parsing_tiny"], "--preset=parsing_tiny is a parser's; this bench"),
+        (["--preset=parsing_tiny"], "--preset=parsing_tiny is for parsing, but this"),
     ],
 )
-def test_a_search_that_cannot_be_timed_is_refused(repository, arguments, message):
+def test_a_search_that_cannot_be_timed_is_rejected(repository, arguments, message):
     ended = run(repository, "decode.py", *arguments)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith(f"decode.py: {message}")
+
+
+def run_start_parts(repository, *arguments):
+    return subprocess.run(
+        [sys.executable, repository / "benchmarks" / "start_parts.py", *arguments],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+
+
+def test_start_parts_prints_its_help(repository):
+    ended = run_start_parts(repository, "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert start_parts.__doc__.strip() in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: kind, folder"),
+        (["model", "runs/my"], "argument kind: invalid choice: 'model'"),
+    ],
+)
+def test_start_parts_names_wrong_arguments(repository, arguments, message):
+    ended = run_start_parts(repository, *arguments)
+    assert ended.returncode == 2
+    assert message in ended.stderr and "Traceback" not in ended.stderr

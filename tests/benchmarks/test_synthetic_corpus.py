@@ -1,4 +1,4 @@
-"""Random corpora with lengths as of news."""
+"""Random corpora with lengths typical of news."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from benchmarks.lib import synthetic_corpus
 from keras_transformer import config
 
 
-def test_lengths_are_spread_as_they_are_said_to_be():
+def test_lengths_have_the_documented_distribution():
     sources, targets = synthetic_corpus.lengths_like_news(100_000, seed=3)
     assert 24 <= np.median(sources) <= 26
     assert sources.min() >= 2
@@ -18,7 +18,7 @@ def test_lengths_are_spread_as_they_are_said_to_be():
     np.testing.assert_array_equal(sources, again[0])
 
 
-def test_a_corpus_has_the_lengths_it_is_given():
+def test_a_corpus_has_the_given_lengths():
     corpus = synthetic_corpus.random_corpus(np.array([2, 5]), np.array([3, 1]), seed=1)
     assert corpus.source_lengths.tolist() == [2, 5]
     assert corpus.target_lengths.tolist() == [3, 1]

@@ -1,4 +1,4 @@
-"""An export that is killed leaves whole versions only, and nothing for long."""
+"""An export that is killed leaves only complete versions, and few other files."""
 
 import sys
 
@@ -18,8 +18,8 @@ export_until_killed(make_translator(), sys.argv[1])
 """
 
 
-def test_killed_exports_leave_whole_versions_only(tmp_path, monkeypatch, repository):
-    """The program does the same 20 times with a model of one's own."""
+def test_killed_exports_leave_only_complete_versions(tmp_path, monkeypatch, repository):
+    """robustness/killed_exports.py does it 20 times with any model."""
     monkeypatch.chdir(repository)
     translator = make_translator()
     left = kills.killed_at_random(
@@ -30,15 +30,15 @@ def test_killed_exports_leave_whole_versions_only(tmp_path, monkeypatch, reposit
         seconds=6,
         seed=2,
     )
-    assert left["unfinished"] <= 1  # each start sweeps what the kill before it left
+    assert left["unfinished"] <= 1  # each export deletes the leftovers of the last kill
     saved_model.export(translator, tmp_path)
     names = [path.name for path in tmp_path.iterdir()]
     assert len(names) == left["versions"] + 1
     assert all(name.isdigit() for name in names)
 
 
-def test_a_version_that_is_not_whole_would_be_seen(tmp_path):
-    """The check fails where a kill would leave a folder with half of a model."""
+def test_an_incomplete_version_is_detected(tmp_path):
+    """The check fails for a folder with half of a model."""
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"half")
     with pytest.raises(ValueError, match="saved_model.pb is damaged"):

@@ -1,4 +1,4 @@
-"""A training that is killed goes on and ends where it would have ended."""
+"""A training that is killed and resumed ends with the same weights."""
 
 import fcntl
 import os
@@ -17,23 +17,27 @@ from tests.small_corpus import write_corpus
 pytestmark = pytest.mark.long
 
 
-def test_a_killed_run_ends_bit_for_bit_where_it_would_have(tmp_path):
-    """robustness/killed_trainings.py does it 30 times, on two replicas too."""
+def test_a_killed_and_resumed_run_ends_with_exactly_the_same_weights(tmp_path):
+    """robustness/killed_trainings.py does it 30 times, also with two replicas."""
     corpus = write_corpus(tmp_path, "data", 285)
-    kills.run_to_the_end(kills.training_command(corpus, tmp_path / "whole", 8))
+    uninterrupted = tmp_path / "uninterrupted"
+    kills.run(kills.training_command(corpus, uninterrupted, 8))
     command = kills.training_command(corpus, tmp_path / "killed", 8)
     kills.kill_after_first_step(command, seconds=0.3)
     assert kills.newest_step(tmp_path / "killed") <= 8
-    kills.run_to_the_end(command)
+    kills.run(command)
     assert kills.newest_step(tmp_path / "killed") == 8
-    assert kills.distance_of_weights(tmp_path / "killed", tmp_path / "whole") == 0
+    distance = kills.distance_of_weights(
+        tmp_path / "killed", tmp_path / "uninterrupted"
+    )
+    assert distance == 0
 
 
-def test_one_training_at_a_time_until_it_is_killed(tmp_path):
-    """The second names the first; after SIGKILL nothing of it is in the way."""
+def test_a_model_dir_has_one_training_at_a_time(tmp_path):
+    """The error of a second names the first; after SIGKILL, training can resume."""
     corpus = write_corpus(tmp_path, "data", 285)
-    place = tmp_path / "model"
-    command = kills.training_command(corpus, place, 100_000)
+    model_dir = tmp_path / "model"
+    command = kills.training_command(corpus, model_dir, 100_000)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
         for line in first.stdout:
             if line.startswith("step 2/"):
@@ -41,46 +45,48 @@ def test_one_training_at_a_time_until_it_is_killed(tmp_path):
         reader = threading.Thread(target=first.stdout.read)
         reader.start()
         second = subprocess.run(command, capture_output=True, text=True)
-        hold_while_saving(first, place)
+        stop_while_saving(first, model_dir)
         first.kill()
         reader.join()
     assert second.returncode == 1
     assert "Traceback" not in second.stderr
     last = second.stderr.splitlines()[-1]
-    assert last.startswith(f"train.py: {place} is in use: process {first.pid} on host")
-    step = kills.newest_step(place)
-    assert list(place.glob("checkpoints/.step-*"))
-    kills.run_to_the_end(kills.training_command(corpus, place, step + 2))
-    assert kills.newest_step(place) == step + 2
-    assert not [path for path in place.rglob(".*") if path.name != ".training.lock"]
+    in_use = f"train.py: {model_dir} is in use: process {first.pid} on host"
+    assert last.startswith(in_use)
+    step = kills.newest_step(model_dir)
+    assert list(model_dir.glob("checkpoints/.step-*"))
+    kills.run(kills.training_command(corpus, model_dir, step + 2))
+    assert kills.newest_step(model_dir) == step + 2
+    hidden = {path.name for path in model_dir.rglob(".*")}
+    assert hidden <= {".training.lock"}
 
 
-def hold_while_saving(process, place):
-    """Stop a process at a moment at which it writes a checkpoint."""
+def stop_while_saving(process, model_dir):
+    """Stop a process with SIGSTOP while it writes a checkpoint."""
     while True:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        if list(place.glob("checkpoints/.step-*/new/*")):
+        if list(model_dir.glob("checkpoints/.step-*/new/*")):
             return
         process.send_signal(signal.SIGCONT)
         time.sleep(0.003)
 
 
 def take_terminal():
-    """Make standard input the terminal that controls this process."""
+    """Make standard input the controlling terminal of this process."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # A shell under `nohup`, as a test run may be, passes an ignored SIGHUP on.
+    # Tests may run under `nohup`, whose ignored SIGHUP is inherited.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def test_a_training_whose_terminal_is_lost_saves_its_step(tmp_path):
+def test_a_training_that_loses_its_terminal_saves_its_step(tmp_path):
     corpus = write_corpus(tmp_path, "data", 285)
-    place = tmp_path / "model"
+    model_dir = tmp_path / "model"
     terminal, its_end = pty.openpty()
     process = subprocess.Popen(
         [
-            *kills.training_command(corpus, place, 100_000),
+            *kills.training_command(corpus, model_dir, 100_000),
             "--checkpoint_every_steps=100000",
         ],
         stdin=its_end,
@@ -94,4 +100,4 @@ def test_a_training_whose_terminal_is_lost_saves_its_step(tmp_path):
             if line.startswith("step 3/"):
                 break
     assert process.wait(60) == 128 + signal.SIGHUP
-    assert kills.newest_step(place) >= 3
+    assert kills.newest_step(model_dir) >= 3
