@@ -228,12 +228,10 @@ def prepare(
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
     *,
-    max_length: int = MAX_LENGTH,
-    drop_duplicates: bool = False,
-    drop_too_long: bool = False,
     keep_tags: bool = False,
     seed: int = 0,
     overwrite: bool = False,
+    **filters: Any,
 ) -> data.DataMetadata:
     """Encode treebanks into a corpus folder, atomically.
 
@@ -244,26 +242,25 @@ def prepare(
     they are too long or have a label that no training tree has.
 
     Args:
-        source: Trees.
-        data_dir: The folder to make.
+        source: The sentences and trees.
+        data_dir: The folder to write.
         make_tokenizer: Called with the training sentences; returns the source's
             tokenizer.
-        max_length: Most tokens of a sentence and most symbols of a tree, EOS included.
-        drop_duplicates: Whether a training tree that came before is left out.
-        drop_too_long: Whether training trees with more are left out; else they are an
-            error.
-        keep_tags: Whether each word's symbol is its tag; else it is "XX", whatever the
-            tag.
-        seed: As of `data.prepare`.
-        overwrite: Whether a corpus that is already in `data_dir` may be replaced.
+        keep_tags: Whether to write each word as its tag; else as "XX".
+        seed: Same as in `data.prepare`.
+        overwrite: Whether to replace an existing corpus in `data_dir`.
+        **filters: Fields of `config.PairFilters` except `max_length_ratio`, such as
+            `max_length`, the most tokens of a sentence and symbols of a tree. Trees are
+            longer than sentences, so its default is `MAX_LENGTH`; and without
+            `drop_too_long=True`, a training tree over the limit is an error.
 
     Returns:
-        What `metadata.json` says.
+        The content of `metadata.json`.
 
     Raises:
         ValueError: If a training tree is too long, no training or validation tree is
-            left, or the tokenizer has other special ids than ours.
-        FileExistsError: If `data_dir` holds something and may not be replaced.
+            left, or the tokenizer has other special ids than this package.
+        FileExistsError: If `data_dir` is not empty and `overwrite` is False.
         OSError: If `data_dir` cannot be written.
 
     Differs from the paper, whose vocabulary has 16,000 words: subwords can also spell
@@ -276,12 +273,10 @@ def prepare(
         target=TreeSymbols(
             symbols.SymbolVocabulary(source.labels, source.tags if keep_tags else ())
         ),
-        max_length=max_length,
         max_length_ratio=None,
-        drop_duplicates=drop_duplicates,
-        drop_too_long=drop_too_long,
         seed=seed,
         overwrite=overwrite,
+        **{"max_length": MAX_LENGTH, "drop_too_long": False, **filters},
     )
 
 
