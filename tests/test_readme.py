@@ -1,5 +1,6 @@
 """The Python examples of the documents, run as they stand."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -18,12 +19,33 @@ def test_the_python_example_trains_and_translates(repository, tmp_path):
 
 @pytest.mark.long
 def test_the_python_guide_runs_from_top_to_bottom(repository, tmp_path):
-    """Pipeline, callbacks, search, attention, single layers, saving: all as printed."""
-    blocks = python_blocks(repository / "docs" / "python.md")
-    lines = run_as_a_file("\n".join(blocks), repository, tmp_path)
+    """Pipeline, callbacks, search, layers, saving: as its notebook has it."""
+    notebook = (repository / "docs" / "python.ipynb").read_text(encoding="utf-8")
+    code = notebook_writer(repository).code(notebook)
+    assert code.count("import keras_transformer as kt") == 1
+    lines = run_as_a_file(code, repository, tmp_path)
     assert "['eins zwei', 'zwei eins']" in lines
-    assert lines[-1] == "(3, 2)"  # the classifier, after which the model is saved
+    assert lines[-3:] == ["(3, 2)", "True", "1"]  # the classifier, two variants
     assert (tmp_path / "model.keras").exists()
+
+
+def test_the_notebook_is_the_guide(repository):
+    """Written by `python docs/hooks/notebook.py`."""
+    docs, writer = repository / "docs", notebook_writer(repository)
+    page = (docs / "python.md").read_text(encoding="utf-8")
+    notebook = (docs / "python.ipynb").read_text(encoding="utf-8")
+    assert notebook == writer.notebook(page)
+    blocks = [block.rstrip("\n") for block in python_blocks(docs / "python.md")]
+    assert writer.code(notebook) == "\n\n".join(blocks)
+
+
+def notebook_writer(repository):
+    """Return the module that makes the notebook."""
+    path = repository / "docs" / "hooks" / "notebook.py"
+    spec = importlib.util.spec_from_file_location("notebook", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def python_blocks(page):
