@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # By page: its title, and the folders whose programs it lists.
@@ -21,6 +22,10 @@ PROGRAM_PAGES = {
     "reference/export.md": ("Programs in export/", ("export",)),
     "reference/measuring.md": ("Measuring programs", ("benchmarks", "robustness")),
 }
+# What is code in prose: flags, with a value or not, and programs.
+CODE = re.compile(r"(--\w[\w-]*(?:=[\w./:]*\w)?|\b(?:bin|export|benchmarks)/\w+\.py\b)")
+# A cell of a table that holds a date.
+DATED = re.compile(r"(?<=<td>)[^<]*\d{4}-\d\d-\d\d[^<]*(?=</td>)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +44,17 @@ def on_files(files, config):
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_content(html, **_):
+    """Keep each date of a table on one line (a hook of MkDocs)."""
+
+    def kept(cell_text):
+        return re.sub(
+            r"\d{4}-\d\d-\d\d", r'<span class="kt-date">\g<0></span>', cell_text[0]
+        )
+
+    return DATED.sub(kept, html)
 
 
 def pages() -> dict[str, str]:
@@ -113,7 +129,7 @@ def as_markdown(text: str) -> str:
                 lines.pop()
             lines += ["```", ""]
             is_open = False
-        lines.append(line[4:] if is_code else line)
+        lines.append(line[4:] if is_code else marked(line))
     if is_open:
         lines.append("```")
     return "\n".join(lines)
@@ -180,9 +196,21 @@ def cell(text: str, is_code: bool = False) -> str:
     """Return text that is safe in a cell of a table; HTML and pipes are escaped."""
     if is_code:
         return f"`{text}`" if text else ""
-    for character in "\\*_<>[]|":
-        text = text.replace(character, f"&#{ord(character)};")
-    return text
+
+    def escaped(part: str) -> str:
+        for character in "\\*_<>[]|":
+            part = part.replace(character, f"&#{ord(character)};")
+        return part
+
+    return marked(text, escaped)
+
+
+def marked(text: str, escape: Callable[[str], str] = str) -> str:
+    """Mark flags, programs and the like as code; escape the rest."""
+    parts = CODE.split(text)
+    for number, part in enumerate(parts):
+        parts[number] = f"`{part}`" if number % 2 else escape(part)
+    return "".join(parts)
 
 
 def presets_page() -> str:
@@ -246,11 +274,15 @@ def python_page() -> str:
     for name in kt.__all__:
         if name in kt._NAMES:
             lines += [f"### `kt.{name}`\n", *directive(f"{kt._NAMES[name]}.{name}", 4)]
+    shown = {f"keras_transformer.{kt._NAMES[name]}.{name}" for name in kt._NAMES}
     for name in kt.__all__:
         if name in kt._MODULES:
             module = f"keras_transformer.{kt._MODULES[name]}"
             lines.append(f"## `kt.{name}`\n")
             for path in public_names(module):
+                if path in shown:
+                    continue
+                shown.add(path)
                 lines += directive(path.removeprefix("keras_transformer."), 3)
     return "\n".join(lines) + "\n"
 
