@@ -140,7 +140,9 @@ def handler_of(model):
                 for key, values in body["inputs"].items()
             }
             try:
-                outputs = model.run(body["signature_name"], inputs)
+                outputs = model.run(
+                    body.get("signature_name", "serving_default"), inputs
+                )
             except KeyError as error:
                 self.answer(400, {"error": str(error)})
                 return

@@ -1,0 +1,311 @@
+"""Every command of the documents runs, at a small size, or is left out with a reason.
+
+Commands run as they stand, in a shell, page after page, with flags after them that make
+them small; a later flag wins over an earlier one.
+"""
+
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests import small_treebank
+from tests.docs import commands
+
+# Commands that no test runs, as regular expressions, and why.
+NOT_RUN = {
+    r"^make (quickstart|install)\b": "downloads packages",
+    r"^make (lint|test|testlong|docs|format)\b": "is what continuous integration runs",
+    r"^\. \.venv/bin/activate$": "the tests run in an environment already",
+    r"^python3\.11 -m venv |^pip install ": "downloads packages",
+    r"^python -m build$": "downloads packages; tests/test_packages.py builds both",
+    r"^\.venv/bin/python -m pytest ": "runs other tests",
+    r"^python -m http\.server ": "Python's own server, until Ctrl-C",
+    r"\bdocker (build|run|compose)\b": "Docker",
+    r"tfds:wmt14_translate|data/wmt14_ende|runs/base$|runs/base --last": "downloads "
+    "WMT14, hours on GPUs",
+    r"^dask |--runner=DaskRunner": "several machines; on one in testlong "
+    "(tests/serving/test_bulk_translation.py)",
+    r"^python benchmarks/(train_step|decode|mixed_lengths|scaling|startup)\.py ": (
+        "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
+    ),
+    r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
+}
+TINY = ["--num_layers=1", "--d_model=16", "--d_ff=16", "--num_heads=2"]
+STEPS = ["--train_steps=20", "--warmup_steps=10", "--checkpoint_every_steps=5"]
+STEPS += ["--tokens_per_batch=300", "--evaluate_every_steps=20", "--average_last=2"]
+SEARCH = ["--extra_decode_length=3", "--max_input_length=40"]
+# What makes a program's work small.
+SMALL = {
+    "bin/train.py": [*TINY, *STEPS, *SEARCH],
+    "bin/evaluate.py": ["--beam_size=1"],
+    "bin/reproduce.py": ["--rows=A1", "--train_steps=2"],
+    "export/export_saved_model.py": ["--check_lines=3"],
+    "export/translate_beam.py": ["--lines_per_shard=5"],
+    "benchmarks/input_pipeline.py": ["--batches=3"],
+}
+# Words that the commands name and a small corpus has fewer of.
+FEWER = [
+    (r"--vocab_size=\d+", "--vocab_size=400"),
+    (r"--synthetic_pairs=\d+", "--synthetic_pairs=3000"),
+]
+
+
+def reason_not_to_run(command):
+    for pattern, reason in NOT_RUN.items():
+        if re.search(pattern, command.text):
+            return reason
+    return None
+
+
+def test_every_reason_is_needed(repository):
+    """Commands that are gone take their entry with them."""
+    shown = [
+        command.text
+        for page in commands.pages(repository)
+        for command in commands.commands(repository, page)
+    ]
+    assert len(shown) > 80
+    for pattern, reason in NOT_RUN.items():
+        assert any(re.search(pattern, text) for text in shown), pattern
+        for path in re.findall(r"tests/\w+/\w+\.py", reason):
+            assert (repository / path).exists(), path
+
+
+@pytest.mark.slow
+def test_every_flag_of_a_command_exists(repository, reference):
+    """In the documents, and in what programs say of themselves."""
+    programs = reference.programs("bin", "export", "benchmarks", "robustness")
+    shown = [
+        command
+        for page in commands.pages(repository)
+        for command in commands.commands(repository, page)
+    ]
+    for program in programs:
+        docstring = reference.docstring(program)
+        shown += commands.commands_of_docstring(program, docstring)
+    known = {}
+    for command in shown:
+        for program, names in command.uses:
+            assert program in programs, command
+            if program not in known:
+                flags = reference.flags_of(program)
+                known[program] = {flag.name for flag in flags} | {"json", "flagfile"}
+            for name in names:
+                if name.startswith(("dask_", "direct_")) or name == "runner":
+                    continue  # Apache Beam's
+                plain = name.removeprefix("no")
+                assert {name, plain} & known[program], (command.page, program, name)
+
+
+class Folder:
+    """A folder in which commands run as in a checkout."""
+
+    def __init__(self, path, repository):
+        self.path = path
+        for name in ("bin", "export", "benchmarks", "robustness", "tests"):
+            (path / name).symlink_to(repository / name)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+            "PYTHONPATH": str(repository),
+        }
+
+    def run(self, text, **options):
+        """Run a command of a page and return what it prints."""
+        result = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {text}"],
+            cwd=self.path,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            **options,
+        )
+        assert result.returncode == 0, (text, result.stdout, result.stderr[-3000:])
+        return result.stdout
+
+    def run_page(self, repository, page, replace=()):
+        """Run every command of a page that is not left out; return what they print."""
+        printed = []
+        for command in commands.commands(repository, page):
+            if reason_not_to_run(command):
+                continue
+            text = made_small(command)
+            for pattern, replacement in replace:
+                text = re.sub(pattern, replacement, text)
+            printed.append(self.run(text))
+        return printed
+
+
+def made_small(command):
+    """Return a command with flags after it that make it small."""
+    text = command.text
+    for pattern, replacement in FEWER:
+        text = re.sub(pattern, replacement, text)
+    if "--task=parsing" in text:
+        text = text.replace("--vocab_size=400", "--vocab_size=300")
+    for program, _ in command.uses:
+        extra = SMALL.get(program, [])
+        if program == "bin/train.py" and "--preset=parsing" in text:
+            extra = [*extra, "--max_length=60"]
+        text = " ".join([text, *extra])
+    return text
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+def write_text(folder, repository):
+    """Run the tutorial's program that writes text; keep little of it."""
+    page = (repository / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program = program.replace("generate(split)", "generate(split, 200)")
+    (folder.path / "write_text.py").write_text(program, encoding="utf-8")
+    folder.run("python write_text.py")
+
+
+@pytest.fixture(scope="module")
+def worked(repository, tmp_path_factory):
+    """The folder after the tutorial, with what it printed, and a server."""
+    folder = Folder(tmp_path_factory.mktemp("tutorial"), repository)
+    write_text(folder, repository)
+    served = "python -m tests.export.small_server exports/my/1"
+    local = [(re.escape(served), "true"), (r"^(curl|python export/client).*", "true")]
+    printed = folder.run_page(repository, "docs/tutorial.md", local)
+    assert any(
+        command.text == served
+        for command in commands.commands(repository, "docs/tutorial.md")
+    )
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {served}"],
+        cwd=folder.path,
+        env=folder.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        try:
+            words = [server.stdout.readline().split() for _ in range(2)]
+            addresses = {
+                protocol.removeprefix("--protocol="): address.removeprefix("--server=")
+                for protocol, address in words
+            }
+            yield folder, printed, addresses
+        finally:
+            server.send_signal(signal.SIGINT)  # Ctrl-C
+
+
+def served_locally(addresses):
+    """Return what lets the commands of a page ask the small server."""
+    served = re.escape("python -m tests.export.small_server exports/my/1")
+    return [
+        (served, "true"),  # it runs already
+        (r"(?<=--model_name=)\w+", "small"),
+        (r"(?<=/v1/models/)\w+(?=:predict)", "small"),
+        (r"--server=\S+(?= --protocol=rest)", f"--server={addresses['rest']}"),
+        (r"--server=localhost:\d+", f"--server={addresses['grpc']}"),
+        (r"localhost:8501", addresses["rest"]),
+        (r"^curl ", "curl -sS --fail "),
+    ]
+
+
+@pytest.mark.long
+def test_the_tutorial_leads_to_a_served_model(repository, worked):
+    """Each step, with a model too small to translate well."""
+    folder, printed, addresses = worked
+    for name in ("data/my/metadata.json", "runs/my/model.keras", "attention.html"):
+        assert (folder.path / name).exists(), name
+    assert (folder.path / "exports" / "my" / "1" / "saved_model.pb").exists()
+    assert any("sacreBLEU" in text for text in printed)
+    asked = [
+        command
+        for command in commands.commands(repository, "docs/tutorial.md")
+        if command.text.startswith(("curl", "python export/client"))
+    ]
+    assert len(asked) == 2
+    for command in asked:
+        text = command.text
+        for pattern, replacement in served_locally(addresses):
+            text = re.sub(pattern, replacement, text)
+        answer = folder.run(text)
+        assert "translation" in answer or not answer
+    assert len(lines_of(folder.path / "translated.de")) == 200
+
+
+@pytest.mark.long
+def test_the_commands_of_the_readme_run(repository, tmp_path):
+    """Those of its fifteen lines, but for Docker's server, which nothing can ask."""
+    folder = Folder(tmp_path, repository)
+    write_text(folder, repository)
+    folder.run_page(repository, "README.md", [(r"^curl .*", "true")])
+    assert (folder.path / "exports" / "my" / "1" / "saved_model.pb").exists()
+
+
+PAGES = [
+    "docs/how_to/fine_tuning.md",
+    "docs/how_to/long_runs.md",
+    "docs/how_to/several_machines.md",
+    "docs/how_to/serving.md",
+    "docs/how_to/bulk_translation.md",
+    "docs/how_to/parsing.md",
+    "docs/how_to/table3.md",
+    "docs/how_to/converting.md",
+    "docs/performance/measuring.md",
+]
+
+
+def test_no_page_is_forgotten(repository):
+    """Pages of which nothing runs have only commands that are left out."""
+    for page in commands.pages(repository):
+        if page not in (*PAGES, "README.md", "docs/tutorial.md"):
+            for command in commands.commands(repository, page):
+                assert reason_not_to_run(command), command
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_run(repository, worked, page):
+    folder, _, addresses = worked
+    prepare(folder, page)
+    folder.run_page(repository, page, served_locally(addresses))
+
+
+@pytest.mark.long
+def test_a_run_gives_a_translator_as_the_guide_says(repository, worked):
+    """The block of the guide that needs a run of one's own."""
+    folder, _, _ = worked
+    guide = (repository / "docs" / "python.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python notest\n(.*?)```", guide, re.DOTALL)
+    code = f"import keras_transformer as kt\n{block}\nprint(len(fast(['We', 'You'])))"
+    (folder.path / "guide.py").write_text(code, encoding="utf-8")
+    assert folder.run("python guide.py").split() == ["2"]
+
+
+def prepare(folder, page):
+    """Write what the commands of a page read."""
+    path, name = folder.path, page.rpartition("/")[2]
+    if name == "fine_tuning.md":
+        for language in ("en", "de"):
+            for new, old in (("new", "train"), ("dev", "valid")):
+                text = "".join(lines_of(path / f"{old}.{language}")[:50])
+                (path / f"{new}.{language}").write_text(text, encoding="utf-8")
+    elif name == "bulk_translation.md":
+        (path / "texts").mkdir()
+        for number in range(2):
+            with gzip.open(path / "texts" / f"{number}.en.gz", "wt") as file:
+                file.writelines(lines_of(path / "test.en")[:7])
+    elif name == "parsing.md":
+        for file, seed, count in (("train.mrg", 2, 61), ("dev.mrg", 3, 7)):
+            trees = small_treebank.tree_lines(seed, count)
+            small_treebank.write_trees(path / file, trees)
+        (path / "words.txt").write_text("the fox sees the dog .\n", encoding="utf-8")
+    if name in ("table3.md", "measuring.md"):
+        link = path / "data" / "multi30k"
+        if not link.exists():
+            link.symlink_to(path / "data" / "my")
