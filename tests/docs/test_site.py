@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 import keras_transformer as kt
 from keras_transformer import presets
@@ -117,3 +118,17 @@ def test_the_documents_use_the_words_of_the_field(repository):
     odd = r"panel|ladder|rung|kept_weights|laid out|by turns|as of `"
     for page in (repository / "README.md", *repository.glob("docs/**/*.md")):
         assert not re.search(odd, page.read_text(encoding="utf-8")), page
+
+
+def test_commits_are_checked_as_make_lint_checks(repository):
+    """The hooks of pre-commit are the commands of `make lint`, in their order."""
+    text = (repository / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (source,) = yaml.safe_load(text)["repos"]
+    makefile = (repository / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+    checks = [
+        line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.split("\n")
+    ]
+    entries = [hook["entry"] for hook in source["hooks"]]
+    assert entries == [check.removesuffix(" .") for check in checks if check]
+    assert source["repo"] == "local"  # nothing is downloaded
