@@ -102,12 +102,8 @@ def program_section(path: str) -> str:
     lines = [f"## `{path}`\n", f"{as_markdown(docstring(path))}\n"]
     flags = flags_of(path)
     if flags:
-        lines += ["| flag | default | meaning |", "|---|---|---|"]
-        lines += [
-            f"| `--{flag.name}` | {cell(flag.default, is_code=True)} | "
-            f"{cell(flag.meaning)} |"
-            for flag in flags
-        ]
+        lines += ["| flag | meaning |", "|---|---|"]
+        lines += [f"| `--{flag.name}` | {explained(flag)} |" for flag in flags]
     return "\n".join(lines) + "\n"
 
 
@@ -152,7 +148,7 @@ def flags_of(path: str) -> list[Flag]:
     return [
         Flag(
             name=flag.findtext("name"),
-            default=flag.findtext("default") or "",
+            default=(flag.findtext("default") or "").removeprefix("None"),
             meaning=meaning(flag),
         )
         for flag in ElementTree.fromstring(result.stdout).iter("flag")
@@ -192,10 +188,14 @@ def argparse_flags(source: str) -> list[Flag]:
     return flags
 
 
-def cell(text: str, is_code: bool = False) -> str:
+def explained(flag: Flag) -> str:
+    """Return what a flag means and its default, where it has one."""
+    default = f" Default: `{flag.default}`." if flag.default else ""
+    return cell(flag.meaning) + default
+
+
+def cell(text: str) -> str:
     """Return text that is safe in a cell of a table; HTML and pipes are escaped."""
-    if is_code:
-        return f"`{text}`" if text else ""
 
     def escaped(part: str) -> str:
         for character in "\\*_<>[]|":
