@@ -30,7 +30,10 @@ if not __package__:  # run as a file: the checkout need not be installed
 from keras_transformer import text_files
 from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.config import TRANSLATED_AT_ONCE
+from keras_transformer.inference.batch_size import (
+    PARSING_BATCH_SIZE,
+    TRANSLATION_BATCH_SIZE,
+)
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Which part of it.")
@@ -51,7 +54,8 @@ _TARGET_LANGUAGE = flags.DEFINE_string(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     None,
-    f"Sentences translated, or parsed, at once; default: {TRANSLATED_AT_ONCE}, or 16.",
+    f"Sentences searched at once; default: {TRANSLATION_BATCH_SIZE}, for parsing "
+    f"{PARSING_BATCH_SIZE}.",
     lower_bound=1,
 )
 _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
@@ -187,7 +191,7 @@ def score_translations() -> dict:
             sources,
             references,
             checkpoint=weights["checkpoint"],
-            batch_size=_BATCH_SIZE.value or TRANSLATED_AT_ONCE,
+            batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result

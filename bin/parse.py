@@ -31,6 +31,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
+from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -42,7 +43,10 @@ _INPUT = flags.DEFINE_string(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", None, "Sentences parsed at once; default: 16.", lower_bound=1
+    "batch_size",
+    PARSING_BATCH_SIZE,
+    "Sentences parsed at once.",
+    lower_bound=1,
 )
 _TOKENIZED = flags.DEFINE_bool(
     "tokenized", False, "Words and punctuation are separated by spaces already."

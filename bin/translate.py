@@ -28,7 +28,7 @@ from keras_transformer import text_files
 from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
-from keras_transformer.config import TRANSLATED_AT_ONCE
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -44,7 +44,7 @@ _NBEST = flags.DEFINE_integer(
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
-    TRANSLATED_AT_ONCE,
+    TRANSLATION_BATCH_SIZE,
     "Sentences translated at once; fewer where they are long.",
     lower_bound=1,
 )

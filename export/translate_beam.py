@@ -29,7 +29,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer import text_files, wording
 from keras_transformer.cli import programs, startup
-from keras_transformer.config import TRANSLATED_AT_ONCE
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model", None, "An exported model, EXPORT_DIR/VERSION."
@@ -46,7 +46,7 @@ _LINES_PER_SHARD = flags.DEFINE_integer(
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
-    TRANSLATED_AT_ONCE,
+    TRANSLATION_BATCH_SIZE,
     "Sentences translated at once; fewer for long sentences.",
     lower_bound=1,
 )

@@ -16,7 +16,7 @@ from keras_transformer.model import cost
 
 @dataclasses.dataclass(frozen=True)
 class PaperFigures:
-    """What the paper reports for a model; None where it is silent."""
+    """The paper's results for a model; None if the paper has none."""
 
     # Table 3: per subword on newstest2013, the development set of English to German.
     perplexity: float | None = None
@@ -37,7 +37,7 @@ class Preset:
     """A model, how it is trained, and how it decodes."""
 
     name: str
-    # What it is for, in a line.
+    # One line on its purpose.
     description: str
     model: ModelConfig
     training: TrainingConfig
@@ -70,12 +70,12 @@ _WORD_PIECES = 32_000
 
 # §6.3: 4 layers of width 1024, all else as base. The target is symbols: it has a
 # vocabulary of its own. "Dropout, both attention and residual", and learning rates were
-# chosen on section 22, and not printed: 0.2 and 16,000 steps of warm-up for the WSJ
-# alone are tensor2tensor's.
-_PARSER_SYMBOLS = 100  # about as many as labels and tags need; for `table`
+# chosen on section 22 and are not in the paper: 0.2 and 16,000 steps of warm-up for
+# the WSJ alone are tensor2tensor's.
+_PARSER_SYMBOLS = 100  # roughly, for labels and tags; only for `table`
 _PARSER = ModelConfig(num_layers=4, d_model=1024, share_embeddings=False)
 _PARSER_TRAINING = TrainingConfig(max_length=512)
-_PARSER_DECODING = DecodingConfig(
+PARSER_DECODING = DecodingConfig(
     beam_size=21, length_penalty_alpha=0.3, extra_decode_length=300
 )
 
@@ -149,7 +149,7 @@ _PRESETS = (
             _PARSER, vocab_size=16_000, dropout_rate=0.2, attention_dropout_rate=0.2
         ),
         training=dataclasses.replace(_PARSER_TRAINING, warmup_steps=16_000),
-        decoding=_PARSER_DECODING,
+        decoding=PARSER_DECODING,
         paper=PaperFigures(f1=91.3),
     ),
     Preset(
@@ -157,7 +157,7 @@ _PRESETS = (
         description="§6.3: the paper's parser, with 17 million trees of other parsers.",
         model=dataclasses.replace(_PARSER, vocab_size=32_000),
         training=_PARSER_TRAINING,
-        decoding=_PARSER_DECODING,
+        decoding=PARSER_DECODING,
         paper=PaperFigures(f1=92.7),
     ),
     Preset(
@@ -181,7 +181,7 @@ _PRESETS = (
             guided_alignment=0.5,
             average_last=10,
         ),
-        decoding=dataclasses.replace(_PARSER_DECODING, beam_size=4),
+        decoding=dataclasses.replace(PARSER_DECODING, beam_size=4),
     ),
     _row("A1", "1 head of 512", (5.29, 24.9, 65), {"num_heads": 1}),
     _row("A2", "4 heads of 128", (5.00, 25.5, 65), {"num_heads": 4}),
@@ -217,7 +217,7 @@ def get(name: str) -> Preset:
     """Return a preset by name.
 
     Raises:
-        ValueError: If there is none of that name; the message suggests the nearest.
+        ValueError: If there is no such preset; the message suggests the nearest name.
     """
     check_choice("preset", name, names())
     return next(preset for preset in _PRESETS if preset.name == name)
@@ -226,8 +226,8 @@ def get(name: str) -> Preset:
 def table() -> str:
     """Return all presets and their values as a table in Markdown.
 
-    Parameters are counted at the preset's number of words and a parser's 100 symbols;
-    a model takes both numbers from its corpus.
+    Parameters are counted for the preset's vocabulary size and, for a parser, 100
+    symbols; a trained model takes both numbers from its corpus.
     """
     rows = [
         ("preset", "N", "d_model", "d_ff", "h", "P_drop", "words", "parameters")

@@ -179,8 +179,8 @@ class TfdsSource(ParallelSource):
         )
         for batch in dataset.batch(_TFDS_BATCH).as_numpy_iterator():
             yield from zip(
-                map(_as_line, batch[self.source_language]),
-                map(_as_line, batch[self.target_language]),
+                map(text_files.one_line, batch[self.source_language]),
+                map(text_files.one_line, batch[self.target_language]),
                 strict=True,
             )
 
@@ -289,8 +289,3 @@ def _ordered_splits(names: Sequence[str] | Mapping[str, Any], what: str):
                 f"{', '.join(names) or 'none'}. Cut one from the other as text files."
             )
     return tuple(split for split in SPLITS if split in names)
-
-
-def _as_line(sentence: bytes) -> bytes:
-    """Replace line ends inside a sentence by spaces, so that it fits on one line."""
-    return sentence.replace(b"\r", b" ").replace(b"\n", b" ")

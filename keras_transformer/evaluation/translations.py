@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer import text_files
-from keras_transformer.config import TRANSLATED_AT_ONCE
 from keras_transformer.evaluation.perplexity import reference_perplexity
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 
@@ -19,7 +19,7 @@ def translate_and_measure(
     references: Sequence[str],
     *,
     checkpoint: str | None = None,
-    batch_size: int = TRANSLATED_AT_ONCE,
+    batch_size: int = TRANSLATION_BATCH_SIZE,
     **decoding: Any,
 ) -> tuple[list[str], str, float]:
     """Translate sources by beam search and measure how likely the references are.

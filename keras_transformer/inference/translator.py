@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformer.config import (
-    TRANSLATED_AT_ONCE,
     DecodingConfig,
     check_at_least,
 )
 from keras_transformer.decoding import BeamSearchResult
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.batching import in_batches, in_blocks
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
@@ -78,7 +78,7 @@ class Translator(SequenceGenerator):
         return [translation.text for translation in self.translate(text)]
 
     def translate(
-        self, texts: Sequence[str], batch_size: int = TRANSLATED_AT_ONCE
+        self, texts: Sequence[str], batch_size: int = TRANSLATION_BATCH_SIZE
     ) -> list[Translation]:
         """Translate texts in batches of similar length; keeps the order.
 

@@ -86,12 +86,12 @@ def parse_words(
     Args:
         parser: A `Parser`.
         gold: The gold trees, cleaned.
-        batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
+        batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
-    from keras_transformer.parsing.parser import BATCH_SIZE
+    from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 
     sentences = [" ".join(map(trees.escape, tree.words)) for tree in gold]
-    answers = parser.parse(sentences, batch_size or BATCH_SIZE)
+    answers = parser.parse(sentences, batch_size or PARSING_BATCH_SIZE)
     return ModelAnswers(
         [answer.tree for answer in answers],
         num_truncated=sum(answer.truncated for answer in answers),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_transformer import atomic_files, text_files
+from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.parsing.parser import (
-    BATCH_SIZE,
     Parser,
     ParseText,
     parse_in_batches,
@@ -104,13 +104,13 @@ def with_parser(parser: Parser, batch_size: int | None = None) -> Parse:
 
     Args:
         parser: The model.
-        batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
+        batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
 
     def parse(sentences):
         return [
             ParseText(str(found.tree), found.score, found.truncated, found.valid)
-            for found in parser.parse(sentences, batch_size or BATCH_SIZE)
+            for found in parser.parse(sentences, batch_size or PARSING_BATCH_SIZE)
         ]
 
     return parse
@@ -126,10 +126,10 @@ def with_export(
 
     Args:
         parse_batch: The result of `serving.saved_model.load_parser`.
-        batch_size: Sentences parsed at once; None: `parser.BATCH_SIZE`.
+        batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
     return lambda sentences: parse_in_batches(
-        sentences, batch_size or BATCH_SIZE, parse_batch
+        sentences, batch_size or PARSING_BATCH_SIZE, parse_batch
     )
 
 

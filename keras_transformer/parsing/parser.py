@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformer import config
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult
+from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.inference.batching import in_batches
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
@@ -22,16 +23,8 @@ from keras_transformer.parsing.constraint import (
     is_tree,
 )
 from keras_transformer.parsing.symbols import SymbolVocabulary
+from keras_transformer.presets import PARSER_DECODING
 from keras_transformer.treebank import linearisation
-
-# Default number of sentences parsed at once. With beam 21 and outputs of up to input +
-# 300 symbols, one parse takes the memory of about 20 translations.
-BATCH_SIZE = 16
-
-# §6.3: beam 21, alpha 0.3, at most input + 300.
-PAPER_DECODING = DecodingConfig(
-    beam_size=21, length_penalty_alpha=0.3, extra_decode_length=300
-)
 
 
 class Parse(NamedTuple):
@@ -97,7 +90,7 @@ class Parser(SequenceGenerator):
         constrained: bool = True,
         **overrides,
     ):
-        decoding = dataclasses.replace(decoding or PAPER_DECODING, **overrides)
+        decoding = dataclasses.replace(decoding or PARSER_DECODING, **overrides)
         super().__init__(model, tokenizer, decoding, name="parser")
         check_symbols(model, vocabulary)
         check_room(self.decoding)
@@ -112,7 +105,7 @@ class Parser(SequenceGenerator):
         return [parse.tree for parse in self.parse(sentence)]
 
     def parse(
-        self, sentences: Sequence[str], batch_size: int = BATCH_SIZE
+        self, sentences: Sequence[str], batch_size: int = PARSING_BATCH_SIZE
     ) -> list[Parse]:
         """Parse sentences in batches of similar length; return parses in input order.
 

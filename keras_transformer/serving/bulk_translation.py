@@ -34,7 +34,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 
 from keras_transformer import text_files, wording
-from keras_transformer.config import TRANSLATED_AT_ONCE, check_at_least
+from keras_transformer.config import check_at_least
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.translator import Translation, translate_in_batches
 from keras_transformer.serving import saved_model as saved_model_lib
 
@@ -63,7 +64,7 @@ class BeamTranslationConfig:
     # A worker takes one shard at a time, and a stopped run loses unfinished shards.
     lines_per_shard: int = 1000
     # Sentences translated at once; fewer for long sentences.
-    batch_size: int = TRANSLATED_AT_ONCE
+    batch_size: int = TRANSLATION_BATCH_SIZE
 
     def __post_init__(self):
         check_at_least("lines_per_shard", self.lines_per_shard, 1)

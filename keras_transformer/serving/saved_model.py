@@ -15,7 +15,11 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer import atomic_files
-from keras_transformer.config import TRANSLATED_AT_ONCE, check_choice
+from keras_transformer.config import check_choice
+from keras_transformer.inference.batch_size import (
+    PARSING_BATCH_SIZE,
+    TRANSLATION_BATCH_SIZE,
+)
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.translator import (
     Translation,
@@ -23,7 +27,6 @@ from keras_transformer.inference.translator import (
     translate_in_batches,
 )
 from keras_transformer.parsing.parser import (
-    BATCH_SIZE,
     Parser,
     parse_in_batches,
 )
@@ -169,7 +172,7 @@ def check_same(
     else:
         run, own = translate_in_batches, searcher.translate_batch
         other = load(saved_model)
-    ours, theirs = (run(texts, BATCH_SIZE, answer) for answer in (own, other))
+    ours, theirs = (run(texts, PARSING_BATCH_SIZE, answer) for answer in (own, other))
     answers = [*zip(texts, ours, theirs, strict=True)]
     last = slice(-_TEXTS_ALONE, None)
     answers += zip(texts[last], ours[last], run(texts[last], 1, other), strict=True)
@@ -240,7 +243,7 @@ def next_version(export_dir: str | os.PathLike) -> int:
 def translate(
     saved_model: str | os.PathLike,
     texts: Sequence[str],
-    batch_size: int = TRANSLATED_AT_ONCE,
+    batch_size: int = TRANSLATION_BATCH_SIZE,
 ) -> list[Translation]:
     """Translate texts with an exported model, in batches of similar length.
 

@@ -15,8 +15,9 @@ from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing.constraint import ConstraintConfig
-from keras_transformer.parsing.parser import PAPER_DECODING, Parser, parse_in_batches
+from keras_transformer.parsing.parser import Parser, parse_in_batches
 from keras_transformer.parsing.symbols import SymbolVocabulary
+from keras_transformer.presets import PARSER_DECODING
 from keras_transformer.serving import saved_model, warmup
 from keras_transformer.treebank import linearisation, trees
 from tests.small_models import LINES, make_parser, stored_numbers
@@ -264,7 +265,7 @@ def test_the_paper_parses_with_beam_21():
                 "extra_decode_length": 300,
             },
         )
-        == PAPER_DECODING
+        == PARSER_DECODING
     )
 
 
