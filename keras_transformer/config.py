@@ -22,10 +22,6 @@ NORM_PLACEMENTS = ("post", "pre")
 POSITION_ENCODINGS = ("sinusoidal", "learned")
 POSITION_LAYOUTS = ("interleaved", "halves")
 
-# Sentences: a model of 2 M weights takes a fifth less time than with half as many, and
-# little less with twice as many.
-TRANSLATED_AT_ONCE = 128
-
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
@@ -38,7 +34,7 @@ class ModelConfig:
 
     # Words of the vocabulary; source and target share it (§5.1: about 37,000).
     vocab_size: int = 37_000
-    # Words of the target vocabulary where it is separate; None: shared with the source.
+    # Words of a separate target vocabulary; None: shared with the source.
     target_vocab_size: int | None = None
     # N: layers of the encoder, and of the decoder.
     num_layers: int = 6
@@ -54,9 +50,9 @@ class ModelConfig:
     value_dim: int | None = None
     # P_drop: on each sub-layer's output and on embedding + position (§5.4).
     dropout_rate: float = 0.1
-    # On the attention weights; the paper's translation models have none.
+    # Dropout on the attention weights; the paper's translation models have none.
     attention_dropout_rate: float = 0.0
-    # On the hidden activation of the feed-forward network; the paper has none.
+    # Dropout on the hidden activation of the feed-forward network; the paper has none.
     ffn_dropout_rate: float = 0.0
     # "post": LayerNorm(x + Sublayer(x)), the paper's; "pre":
     # x + Sublayer(LayerNorm(x)), with one more LayerNorm after each stack.
@@ -73,12 +69,12 @@ class ModelConfig:
     output_bias: bool = False
     # "sinusoidal" (§3.5) or "learned" (Table 3, row E).
     position_encoding: str = "sinusoidal"
-    # "interleaved": sin and cos alternate, as published; "halves": all sines, then all
-    # cosines, with tensor2tensor's frequencies, as many published models have it.
+    # "interleaved": sine and cosine alternate, as published; "halves": all sines, then
+    # all cosines, with tensor2tensor's frequencies, as in many published models.
     position_layout: str = "interleaved"
     # The position of a sentence's first token.
     first_position: int = 0
-    # Rows of the learned position table; sinusoids know no limit.
+    # Rows of the learned position table; sinusoids have no limit.
     num_positions: int = 1024
     pad_id: int = PAD_ID
     bos_id: int = BOS_ID
@@ -166,14 +162,15 @@ class TrainingConfig:
     # Padded tokens of one side (source or target) in the batch of one optimizer step,
     # over all replicas (§5.1: about 25,000 source and 25,000 target tokens).
     tokens_per_batch: int = 25_000
-    # Pieces that a batch is cut into; their gradients are added before the one update.
+    # Microbatches that a batch is split into; their gradients are added before the
+    # update, so the result is the same with less memory.
     accumulate_steps: int = 1
     # Pairs with more tokens than this on a side, EOS included, are left out.
     max_length: int = 256
-    # Whether rows hold several pairs each, masked from one another, which leaves less
-    # padding; the paper's hold one.
+    # Pack several pairs, masked from one another, into each row, which leaves less
+    # padding; the paper has one pair per row.
     pack: bool = False
-    # Factor on the schedule of Eq. 3.
+    # Factor on the learning rate of Eq. 3.
     learning_rate_scale: float = 1.0
     warmup_steps: int = 4000
     adam_beta_1: float = 0.9
@@ -181,8 +178,8 @@ class TrainingConfig:
     adam_epsilon: float = 1e-9
     # epsilon_ls of §5.4.
     label_smoothing: float = 0.1
-    # Parsing: weight of a loss that shows a head of each decoder layer the word that
-    # comes next; 0: none, as in the paper.
+    # Parsing: weight of a loss that makes a head of each decoder layer look at the next
+    # word; 0: none, as in the paper.
     guided_alignment: float = 0.0
     # Checkpoints averaged at the end (§6.1: 5 for base, 20 for big).
     average_last: int = 5
@@ -236,8 +233,8 @@ class DecodingConfig:
     extra_decode_length: int = 50
     # Sources are cut at the end to this many tokens, EOS included.
     max_input_length: int = 512
-    # End a hypothesis that reaches the output limit with EOS, scored as such, instead
-    # of leaving it open.
+    # Force EOS at the output limit and score it, instead of leaving the hypothesis
+    # unfinished.
     force_eos: bool = False
 
     def __post_init__(self):

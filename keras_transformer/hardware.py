@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""The machine a program runs on, and what a measurement says about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-# What TensorFlow reads of the environment that decides on its speed.
+# Environment variables that decide on the speed of TensorFlow.
 _SETTINGS = (
     "TF_ENABLE_ONEDNN_OPTS",
     "TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD",
@@ -20,7 +20,7 @@ _SETTINGS = (
 
 
 def describe() -> dict[str, Any]:
-    """Describe the machine, the versions and the day."""
+    """Return the date, the hardware and the versions of the software."""
     import tensorflow as tf
 
     return {
@@ -39,7 +39,7 @@ def describe() -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """Return what `describe` found as one phrase for a report."""
+    """Return the result of `describe` as one phrase."""
     gpus = ", ".join(machine["gpus"])
     return (
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, "
@@ -50,30 +50,28 @@ def in_words(machine: dict[str, Any]) -> str:
 
 @functools.cache
 def has_avx2_alone() -> bool:
-    """Whether the CPU is known to have AVX2 and not AVX-512; Linux tells."""
-    flags = _of_cpu("flags").split()
+    """Whether the CPU has AVX2 but not AVX-512; False if unknown."""
+    flags = _cpu_field("flags").split()
     return "avx2" in flags and "avx512f" not in flags
 
 
 @functools.cache
 def has_gpu() -> bool:
-    """Whether TensorFlow sees a GPU, or another backend of Keras is in use."""
-    if keras.backend.backend() != "tensorflow":
-        return True
+    """Whether TensorFlow sees a GPU."""
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
 
 
 def _cpu_name() -> str:
-    return _of_cpu("model name") or platform.processor()
+    return _cpu_field("model name") or platform.processor()
 
 
-def _of_cpu(what: str) -> str:
-    """Return what Linux says of the first core, "" where it says nothing."""
+def _cpu_field(name: str) -> str:
+    """Return a field of the first core in /proc/cpuinfo, "" if there is none."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = [line for line in file if line.startswith(what)]
+            lines = [line for line in file if line.startswith(name)]
     except OSError:
         lines = []
     return lines[0].split(":", 1)[1].strip() if lines else ""

@@ -1,4 +1,4 @@
-"""Text files of sentences, one a line, as programs read and write them."""
+"""Text files with one sentence a line, as programs read and write them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, AnyStr, BinaryIO
 
 from keras_transformer import atomic_files
 
 _SECONDS_BETWEEN_PROGRESS = 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_ENDS_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 def read_lines(path: str | os.PathLike | None) -> list[str]:
@@ -36,7 +37,7 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
 
 
 def read_raw_lines(path: str | os.PathLike | None) -> tuple[str, list[bytes]]:
-    """Read lines as `iterate_lines` does; return the file's name for messages too."""
+    """Return a name for messages, and the lines as in `iterate_lines`."""
     return "standard input" if path is None else str(path), list(iterate_lines(path))
 
 
@@ -56,8 +57,8 @@ def iterate_lines(path: str | os.PathLike | None) -> Iterator[bytes]:
                 yield strip_line(line, number)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
-            f"{path} is not a whole gzip file: {error}. Compress it again, or give it "
-            "another name than .gz if it is plain text."
+            f"{path} is not a complete gzip file: {error}. Compress it again, or "
+            "rename it without .gz if it is plain text."
         ) from error
 
 
@@ -65,8 +66,8 @@ def strip_line(line: bytes, number: int) -> bytes:
     """Return a line without its end and, for line 1, without a byte order mark.
 
     Args:
-        line: As it is in the file.
-        number: Of the line, from 1.
+        line: The line as in the file.
+        number: Its number, from 1.
     """
     return line.removeprefix(_BYTE_ORDER_MARK if number == 1 else b"").rstrip(b"\r\n")
 
@@ -75,9 +76,9 @@ def decode_line(line: bytes, name: str, number: int) -> str:
     """Return a line as text, stripped as in `strip_line`.
 
     Args:
-        line: As it is in the file.
-        name: Of the file, for the message.
-        number: Of the line, from 1.
+        line: The line as in the file.
+        name: Name of the file, for the message.
+        number: Number of the line, from 1.
 
     Raises:
         ValueError: If it is not valid UTF-8; the message names file and line.
@@ -92,7 +93,7 @@ def decode_line(line: bytes, name: str, number: int) -> str:
 
 
 def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
-    """Write a text file whole, or to standard output for None."""
+    """Write a text file atomically, or standard output for None."""
     if path is None:
         with line_writer(None) as write:
             write(lines)
@@ -104,12 +105,13 @@ def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
 def line_writer(
     path: str | os.PathLike | None,
 ) -> Iterator[Callable[[Iterable[str]], None]]:
-    """Write a text file piece by piece, or to standard output for None.
+    """Write a text file step by step, or standard output for None.
 
-    Open it before long work: what cannot be written is refused at once.
+    Open it before long work, so that a path that cannot be written is refused at once.
 
-    Lines go to `path`.partial, which takes the place of `path` when the block ends. If
-    the block raises, the lines so far stay there, and a note of the error says so.
+    Lines go to `path`.partial, which is renamed to `path` when the block ends. If the
+    block raises, `path`.partial keeps the lines so far, and a note of the error says
+    so.
 
     Yields:
         A function that writes lines and flushes them.
@@ -140,9 +142,9 @@ def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
     """Say on standard error that sources were cut, if any were.
 
     Args:
-        num_cut: How many.
-        num_texts: Of how many.
-        limit: Tokens that the model reads of a source; None: unknown.
+        num_cut: Number of sources that were cut.
+        num_texts: Number of sources.
+        limit: Most tokens that the model reads of a source; None: unknown.
     """
     if num_cut:
         tokens = "" if limit is None else f" of {limit:,} tokens"
@@ -156,8 +158,8 @@ def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
 def progress(num_lines: int) -> Any:
     """Return a tqdm bar for lines, silent for the first ten seconds.
 
-    Afterwards it says every ten seconds on standard error how many lines are done and
-    how long the rest takes.
+    Then it prints every ten seconds to standard error how many lines are done and how
+    long the rest takes.
     """
     import tqdm
 
@@ -170,8 +172,10 @@ def progress(num_lines: int) -> Any:
     )
 
 
-def one_line(text: str) -> str:
-    """Return a translation as a line: whatever a model spells, output stays aligned."""
+def one_line(text: AnyStr) -> AnyStr:
+    """Replace line ends inside a sentence by spaces, so that it fits on one line."""
+    if isinstance(text, bytes):
+        return text.translate(_LINE_ENDS_TO_SPACES)
     return text.replace("\r", " ").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Counts and durations as lines for people have them."""
+"""Counts and durations in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return "1 shape", "2 shapes", "1,000 shapes"; `plural` is for another ending."""
+    """Return "1 shape", "2 shapes", "1,000 shapes"; `plural` for irregular nouns."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -72,7 +72,7 @@ def test_a_fifo_is_read(tmp_path):
 )
 def test_a_damaged_gzip_file_is_named(tmp_path, content, reason):
     (tmp_path / "text.gz").write_bytes(content)
-    message = rf"text\.gz is not a whole gzip file: {reason}.* Compress it again, or"
+    message = rf"text\.gz is not a complete gzip file: {reason}.* Compress it again, or"
     with pytest.raises(ValueError, match=message):
         text_files.read_lines(tmp_path / "text.gz")
 

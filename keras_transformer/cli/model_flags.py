@@ -1,4 +1,4 @@
-"""The flags that say which trained model a program uses."""
+"""The flags that choose a trained model."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from absl import flags
 
-MODEL_DIR = flags.DEFINE_string("model_dir", None, "A trained model.")
+MODEL_DIR = flags.DEFINE_string("model_dir", None, "Folder of a trained model.")
 CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     None,
     "averaged, best, latest, or the path of a checkpoint; default: the first of these "
-    "that exists, but no average from before training went on.",
+    "that exists, except an average older than the latest checkpoint.",
 )
 
 
 def read_config() -> dict[str, Any]:
     """Return the `config.json` of --model_dir, without importing TensorFlow.
 
-    It is {} where there is none or it cannot be read: what loads the model says so.
+    It is {} if there is none or it cannot be read; loading the model reports that.
     """
     try:
         path = pathlib.Path(MODEL_DIR.value) / "config.json"

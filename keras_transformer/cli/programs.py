@@ -1,4 +1,4 @@
-"""What the programs share: flags, errors in one line, the `--json` summary."""
+"""Flags, one-line errors and the `--json` summary of all programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from absl import logging as absl_logging
 
 from keras_transformer.cli import startup
 
-# What bad input raises. Anything else is a defect and keeps its traceback.
+# Errors of bad input. Any other error is a defect and keeps its traceback.
 INPUT_ERRORS = (ValueError, TypeError, OSError)
 
 _JSON = flags.DEFINE_bool(
@@ -29,12 +29,12 @@ def run(
     """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
 
     `main` reads its flags and returns the summary that `--json` prints. SIGTERM and
-    SIGHUP end it like an error, so that what it wrote aside is cleaned up.
+    SIGHUP end it like an error, so that its temporary files are deleted.
 
     Args:
-        main: Takes no arguments, or, with `has_other_options`, one: a list.
-        has_other_options: Whether `main` gets what is no flag of ours, in its order, to
-            hand it on to a library that has options of its own.
+        main: Takes no arguments, or with `has_other_options` a list of strings.
+        has_other_options: Whether `main` gets the arguments that are not flags of the
+            program, in their order, to pass them on to a library.
     """
     module = sys.modules[main.__module__]
     program = os.path.basename(sys.argv[0])
@@ -46,7 +46,7 @@ def run(
             )
         _set_verbosity()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has SIGHUP
+            if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, lambda number, frame: sys.exit(128 + number))
         try:
             summary = main(arguments[1:]) if has_other_options else main()
@@ -55,25 +55,25 @@ def run(
             sys.stdout.flush()
         except INPUT_ERRORS as error:
             if isinstance(error, BrokenPipeError) and error.filename is None:
-                _exit(128 + signal.SIGPIPE)  # who read standard output is gone
+                _exit(128 + signal.SIGPIPE)  # the reader of standard output has ended
             absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
-            _fail(program, _one_line(error))
+            _fail(program, _message(error))
         except (KeyboardInterrupt, SystemExit) as error:
             for note in getattr(error, "__notes__", ()):
                 print(f"{program}: {note}", file=sys.stderr)
             is_interrupt = isinstance(error, KeyboardInterrupt)
             _exit(128 + signal.SIGINT if is_interrupt else error.code)
-        # Python would look for cycles among all objects as it ends: half a second.
+        # Skips the search for cycles at exit, which takes half a second.
         gc.freeze()
 
     def parse(arguments):
         _show_help_of(module)
         try:
-            # "--option value" of a library must not end the search for our flags.
+            # With "--option value" of a library, parsing must not stop at "value".
             flags.FLAGS.set_gnu_getopt(has_other_options)
             return flags.FLAGS(arguments, known_only=has_other_options)
         except flags.Error as error:
-            _fail(program, f"{_one_line(error)} (see --help)")
+            _fail(program, f"{_message(error)} (see --help)")
         except (SystemExit, BrokenPipeError):
             _exit(0)  # after --help, which absl counts as a failure
 
@@ -85,7 +85,7 @@ def check_given(*needed: flags.FlagHolder) -> None:
     """Raise unless all of these flags have a value.
 
     Raises:
-        ValueError: If one has none; the message names it.
+        ValueError: If one has no value; the message names it.
     """
     for flag in needed:
         if flag.value is None:
@@ -93,10 +93,10 @@ def check_given(*needed: flags.FlagHolder) -> None:
 
 
 def _check_streams(program: str) -> None:
-    """Refuse a closed standard output, and protect the others if they are closed.
+    """Refuse a closed standard output; reopen other closed streams as /dev/null.
 
-    The next file that is opened would get the number of a closed stream, and with it
-    what libraries write to that stream.
+    Otherwise the next file that is opened gets the number of a closed stream, and
+    libraries write their messages into it.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -108,10 +108,10 @@ def _check_streams(program: str) -> None:
 
 
 def _set_verbosity() -> None:
-    """Let --verbosity decide what TensorFlow prints too; by default it is silent."""
+    """Apply --verbosity to TensorFlow too, which is silent by default."""
     verbosity = flags.FLAGS["verbosity"]
     if not verbosity.present:
-        # Absl would print what TensorFlow says of its inner workings.
+        # Absl would also print internal messages of TensorFlow.
         absl_logging.set_verbosity(absl_logging.WARNING)
         return
     level = min(max(-verbosity.value, 0), 3)
@@ -124,7 +124,7 @@ def _fail(program: str, message: str) -> None:
 
 
 def _exit(status: Any) -> None:
-    """Exit, dropping output that cannot be written: Python would try it once more."""
+    """Exit; drop output that cannot be written, else Python tries to write it again."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -133,7 +133,7 @@ def _exit(status: Any) -> None:
     sys.exit(status)
 
 
-def _one_line(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         message = f"{error.strerror}: {error.filename}" if error.filename else message

@@ -1,4 +1,4 @@
-"""The flags that say how a program searches."""
+"""The flags of the search."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from absl import flags
 BEAM_SIZE = flags.DEFINE_integer(
     "beam_size",
     None,
-    "Hypotheses kept alive; 1 is greedy; default: the model's.",
+    "Hypotheses kept alive; 1 is greedy search; default: the model's.",
     lower_bound=1,
 )
 LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
     "length_penalty_alpha",
     None,
-    "alpha of the length penalty; default: the model's.",
+    "alpha of the length penalty; 0 is none; default: the model's.",
     lower_bound=0.0,
 )
 
@@ -31,14 +31,14 @@ def given() -> dict[str, Any]:
 
 
 def check_num_best(num_best: flags.FlagHolder, config: Mapping[str, Any]) -> None:
-    """Raise if more hypotheses are asked for than are kept alive.
+    """Raise if more hypotheses are requested than are kept alive.
 
     Args:
-        num_best: The flag that asks for them.
-        config: The model's `config.json`, where it is known.
+        num_best: The flag with the requested number.
+        config: The model's `config.json`, if known.
 
     Raises:
-        ValueError: If so; the message names the flags.
+        ValueError: If more are requested; the message names the flags.
     """
     beam_size, owner = BEAM_SIZE.value, ""
     if beam_size is None:

@@ -1,7 +1,7 @@
-"""Importing TensorFlow in a program: faster, and without lines of its own.
+"""Importing TensorFlow in a program: faster, and without its messages.
 
-A program calls `import_tensorflow` once its flags are checked. Python code that uses
-the package imports TensorFlow as it likes.
+A program calls `import_tensorflow` when its flags are checked. Other Python code
+imports TensorFlow as usual.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-# What TensorFlow's C++ prints: all (0), no INFO (1), no WARNING (2), no ERROR (3),
-# which leaves what ends the process. The lack of a GPU is an ERROR to it.
+# Messages of TensorFlow's C++: all (0), no INFO (1), no WARNING (2), no ERROR (3), so
+# only fatal errors. A missing GPU is an ERROR.
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ONLY_FATAL = "3"
-# By level, the first letters of the lines that it hides.
+# First letters of the lines that each level hides.
 _HIDDEN = {"1": "I", "2": "IW", _ONLY_FATAL: "IWE"}
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow and Keras, before anything else of this process does.
+    """Import TensorFlow and Keras, before anything else in this process does.
 
-    What they print is decided by the environment variable TF_CPP_MIN_LOG_LEVEL, which
-    is set to 3 unless it is set: processes that this one starts are then quiet too.
+    The environment variable TF_CPP_MIN_LOG_LEVEL decides what they print. It is set to
+    3 unless it is already set, so that child processes are quiet too.
     """
     os.environ.setdefault(LOG_LEVEL, _ONLY_FATAL)
     if "tensorflow" in sys.modules:
         return
-    # Importing TensorFlow, building a model and tracing it make millions of objects
-    # that stay. Python looks for cycles among them after every 700, which is a tenth to
-    # a fifth of the time of a start.
+    # Importing TensorFlow and tracing a model create millions of objects that stay.
+    # Python searches for cycles after every 700 new objects by default, which takes a
+    # tenth to a fifth of a start.
     gc.set_threshold(50_000, 5, 5)
     finder = _NoPicturesForKeras()
     sys.meta_path.insert(0, finder)
@@ -45,15 +45,15 @@ def import_tensorflow() -> None:
     finally:
         sys.meta_path.remove(finder)
     if os.environ[LOG_LEVEL] == _ONLY_FATAL:
-        # Its Python warns of functions that are traced for each shape, as ours are.
+        # It warns of functions that are traced again for each shape, which is intended.
         tf.get_logger().setLevel(logging.ERROR)
 
 
 class _NoPicturesForKeras(importlib.abc.MetaPathFinder):
-    """Hides Matplotlib from Keras while it is imported, and from nobody else.
+    """Hides Matplotlib while Keras is imported.
 
-    Keras 3.15, which comes with TensorFlow, imports it if it is there, for functions
-    that no program calls: a second of each start.
+    Keras 3.15 imports it if it is installed, which takes a second, for functions that
+    no program calls.
     """
 
     def find_spec(self, name, path=None, target=None):
@@ -66,10 +66,10 @@ class _NoPicturesForKeras(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _log_level_kept() -> Iterator[None]:
-    """Leave out what TensorFlow 2.21 prints as it is loaded, before it knows the level.
+    """Hide the lines that TensorFlow 2.21 prints before it reads the level.
 
-    Standard error goes through `sed` meanwhile, a process of its own: should loading
-    end this one, the line that says why is still printed.
+    Meanwhile standard error goes through `sed`. That is a separate process, so that the
+    last line is still printed if loading ends this process.
     """
     hidden = _HIDDEN.get(os.environ[LOG_LEVEL])
     if not hidden:

@@ -16,7 +16,7 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.model_dir import ModelDir
 
-# A training that runs meanwhile may remove the oldest checkpoint each time.
+# A training that is running may remove the oldest checkpoint before each try.
 _TRIES = 3
 
 
@@ -31,24 +31,24 @@ def average_run(
 
     Args:
         model_dir: The run.
-        last: Checkpoints to take; None: the run's `average_last`, or all if there are
-            fewer.
+        last: Number of newest checkpoints to average; None: the run's `average_last`,
+            or all if there are fewer.
         min_steps_apart: Checkpoints with fewer steps between them are refused.
-        output: Folder of the result; None: `averaged` in the run, and `model.keras` is
-            written anew with the same weights.
+        output: Folder of the result; None: `averaged` in the run. `model.keras` is then
+            written again with the same weights, and is not compiled.
 
     Returns:
-        "path" of the checkpoint, and the "steps" that went into it.
+        "path" of the result, and the "steps" of the averaged checkpoints.
 
     Raises:
-        FileNotFoundError: If there is no run, or it has no checkpoint, or a training
-            that runs meanwhile removes one again and again.
-        ValueError: If there are fewer than `last`, or two are too close.
+        FileNotFoundError: If there is no run, it has no checkpoint, or a training that
+            is running removes one before each try.
+        ValueError: If there are fewer than `last` checkpoints, or two are too close.
     """
-    place = ModelDir(model_dir)
-    config = place.read_config()
-    chosen = choose(place, last, config.training.average_last, min_steps_apart)
-    # Averaged and written in float32, whatever the training's precision.
+    run = ModelDir(model_dir)
+    config = run.read_config()
+    chosen = choose(run, last, config.training.average_last, min_steps_apart)
+    # Variables are float32 under every precision.
     with skip_weight_init():
         model = Transformer(config.model, dtype=config.precision)
     for tries_left in reversed(range(_TRIES)):
@@ -58,34 +58,34 @@ def average_run(
         except RemovedCheckpointError:
             if not tries_left:
                 raise
-            chosen = choose(place, last, config.training.average_last, min_steps_apart)
+            chosen = choose(run, last, config.training.average_last, min_steps_apart)
     steps = [checkpoint.step for checkpoint in chosen]
-    folder = place.checkpoints("averaged")
+    folder = run.checkpoints("averaged")
     if output is not None:
         folder = CheckpointFolder(output)
     saved = folder.save(steps[-1], {"averaged_steps": steps}, model=model)
     if output is None:
-        place.save_model(model)
+        run.save_model(model)
     return {"path": str(saved.path), "steps": steps}
 
 
 def choose(
-    place: ModelDir, last: int | None, default: int, min_steps_apart: int
+    run: ModelDir, last: int | None, default: int, min_steps_apart: int
 ) -> list[Checkpoint]:
-    """Return the checkpoints of a run to average, as there are now.
+    """Return the newest checkpoints of a run, to be averaged.
 
     Args:
-        place: The run.
-        last: How many, all of which must be there; None: `default`, or all.
-        default: How many at most where `last` does not say.
+        run: The run.
+        last: Their number, which must exist; None: up to `default`.
+        default: Most checkpoints if `last` is None.
         min_steps_apart: See `average_run`.
     """
-    place.choose("latest")
-    found = place.checkpoints().list()
+    run.choose("latest")  # raises if there is none
+    found = run.checkpoints().list()
     if last is not None and last > len(found):
         raise ValueError(
-            f"`last` must be at most the number of checkpoints in {place.path}, "
-            f"{len(found)}. Received: last={last}. Train on with --keep_checkpoints="
-            f"{last}, or average fewer."
+            f"`last` must be at most the number of checkpoints in {run.path}, "
+            f"{len(found)}. Received: last={last}. Resume training with "
+            f"--keep_checkpoints={last}, or average fewer."
         )
     return choose_for_averaging(found, last or default, min_steps_apart)

@@ -1,4 +1,4 @@
-"""Checkpoints: written aside and renamed, checked when read, averaged (§6.1)."""
+"""Checkpoints: written atomically, checked when read, averaged (§6.1)."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _FOLDER = re.compile(r"step-(\d+)")
 
 
 class DamagedCheckpointError(ValueError):
-    """The files of a checkpoint are not as they were written."""
+    """The files of a checkpoint differ from what was written."""
 
 
 class RemovedCheckpointError(FileNotFoundError):
-    """A checkpoint was there when it was chosen, and is gone."""
+    """A checkpoint was removed after it was chosen."""
 
 
 class Checkpoint(NamedTuple):
     """A checkpoint on disk."""
 
     path: pathlib.Path
-    # Optimizer steps behind it.
+    # Optimizer steps done.
     step: int
 
     @property
     def state(self) -> dict[str, Any]:
-        """What was saved beside the variables, such as the best metric.
+        """The state saved beside the variables, such as the best metric.
 
         Raises:
             DamagedCheckpointError: If it cannot be read.
@@ -73,17 +73,17 @@ class Checkpoint(NamedTuple):
         """
         if not self.path.is_dir():
             raise RemovedCheckpointError(
-                f"{self.path} was removed meanwhile, by a training that is running or "
-                "by hand. Run the same command again."
+                f"{self.path} was removed in the meantime, by a training that is "
+                "running or by hand. Run the same command again."
             )
 
 
 class CheckpointFolder:
-    """A folder of checkpoints, one sub-folder a step.
+    """A folder of checkpoints, one sub-folder per step.
 
     Args:
-        path: The folder; it is made by the first save.
-        keep: How many to keep, the newest; None: all.
+        path: The folder; the first save makes it.
+        keep: Number of newest checkpoints to keep; None: all.
     """
 
     def __init__(self, path: str | os.PathLike, keep: int | None = None):
@@ -105,18 +105,18 @@ class CheckpointFolder:
         return max(self.list(), key=lambda found: found.step, default=None)
 
     def path_of(self, step: int) -> pathlib.Path:
-        """Return where the checkpoint of a step lies, or would."""
+        """Return the path of the checkpoint of a step, whether or not it exists."""
         return self.path / f"step-{step:08d}"
 
     def save(self, step: int, state: dict[str, Any], **trackables: Any) -> Checkpoint:
-        """Write a checkpoint whole or not at all, then drop the oldest beyond `keep`.
+        """Write a checkpoint atomically, then remove the oldest beyond `keep`.
 
-        Those of later steps go too: a run that writes this one had gone back behind
-        them, because they were damaged.
+        Checkpoints of later steps are removed too: they were damaged, so the run that
+        writes this one had resumed from an earlier step.
 
         Args:
-            step: Optimizer steps so far.
-            state: What else to remember; JSON values.
+            step: Optimizer steps done.
+            state: JSON values to save beside the variables.
             **trackables: What to save, such as `model` and `optimizer`.
 
         Raises:
@@ -143,27 +143,27 @@ class CheckpointFolder:
 
 
 def _remove(checkpoint: Checkpoint) -> None:
-    """Delete a checkpoint, of which readers never see a part only."""
+    """Delete a checkpoint in such a way that readers never see a part of it."""
     try:
         with atomic_files.folder_aside(checkpoint.path) as aside:
             os.rename(checkpoint.path, aside)
-    except OSError:  # the disk has no room for even a name
+    except OSError:  # a full disk has no room for another name
         shutil.rmtree(checkpoint.path, ignore_errors=True)
 
 
 def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
-    """Load a checkpoint after checking that its files are as they were written.
+    """Load a checkpoint after checking that its files are intact.
 
     Args:
-        checkpoint: What to load.
-        **trackables: Where to load it to; each must be built. What the checkpoint holds
-            beyond these is left out.
+        checkpoint: The checkpoint to load.
+        **trackables: Objects to load it into, each of them built. Other contents of the
+            checkpoint are ignored.
 
     Returns:
         The state saved beside the variables.
 
     Raises:
-        DamagedCheckpointError: If the files are not as they were written.
+        DamagedCheckpointError: If a file differs from what was written.
         ValueError: If the checkpoint is of another model.
     """
     check_files(checkpoint)
@@ -171,18 +171,19 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
 
 
 def check_files(checkpoint: Checkpoint) -> None:
-    """Raise unless the files of a checkpoint are as they were written.
+    """Raise unless the files of a checkpoint are intact.
 
     Raises:
-        DamagedCheckpointError: If one is not.
+        DamagedCheckpointError: If a file differs from what was written.
     """
     for name, expected in checkpoint.state["sha256"].items():
         file = checkpoint.path / name
         if not _has_hash(file, expected):
             checkpoint.check_is_there()
             raise DamagedCheckpointError(
-                f"{checkpoint.path} is damaged: {name} is absent or not as it was "
-                "written. Delete the folder to use the checkpoint before it."
+                f"{checkpoint.path} is damaged: {name} is absent or was changed "
+                "after it was written. Delete the folder to use the checkpoint before "
+                "it."
             )
 
 
@@ -209,17 +210,17 @@ def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]
 def restore_newest(
     folder: CheckpointFolder, **trackables: Any
 ) -> tuple[Checkpoint, dict[str, Any]] | None:
-    """Load the newest checkpoint that is whole, with a warning for those that are not.
+    """Load the newest intact checkpoint; log a warning for each damaged one.
 
     Args:
-        folder: Where they lie.
-        **trackables: As of `restore`.
+        folder: The folder of the checkpoints.
+        **trackables: As in `restore`.
 
     Returns:
-        The checkpoint and the state saved with it; None: there is no checkpoint.
+        The checkpoint and the state saved with it; None if there is no checkpoint.
 
     Raises:
-        DamagedCheckpointError: If none is whole; nothing is deleted.
+        DamagedCheckpointError: If all are damaged; nothing is deleted.
         ValueError: If they are of another model.
     """
     found = folder.list()
@@ -227,7 +228,7 @@ def restore_newest(
         try:
             return checkpoint, restore(checkpoint, **trackables)
         except DamagedCheckpointError as error:
-            logging.warning("%s The one before is tried.", error)
+            logging.warning("%s Trying the one before.", error)
     if found:
         raise DamagedCheckpointError(
             f"All {len(found)} checkpoints in {folder.path} are damaged, the newest "
@@ -241,11 +242,11 @@ def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:
     """Set a model's weights to the mean of checkpoints, summed in float32, §6.1.
 
     Args:
-        checkpoints: At least one; all of this model.
+        checkpoints: At least one, all of this model.
         model: A built Keras model.
 
     Raises:
-        ValueError: If there is none, or one is damaged or of another model.
+        ValueError: If there is no checkpoint, or one is damaged or of another model.
     """
     if not checkpoints:
         raise ValueError("There are no checkpoints to average.")

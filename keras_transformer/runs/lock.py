@@ -1,4 +1,4 @@
-"""One training at a time in a model_dir: a lock that dies with its process."""
+"""A lock that allows one training at a time in a model_dir."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class LockedError(OSError):
 def held(
     model_dir: str | os.PathLike, write: Callable[[str], None] = print
 ) -> Iterator[bool]:
-    """Keep other trainings out of a folder during the block; readers may come in.
+    """Keep other trainings out of a folder during the block; readers are not affected.
 
-    The kernel releases the lock when this process ends, also after SIGKILL. The file
-    stays, and names the process that held the lock last.
+    The kernel releases the lock when this process ends, also after SIGKILL. The lock
+    file stays and names the process that held the lock last.
 
     Args:
-        model_dir: The folder; it is made if it is absent.
-        write: Takes a warning where the file system has no locks.
+        model_dir: The folder; it is made if absent.
+        write: Takes a warning if the file system has no locks.
 
     Yields:
-        Whether the lock is held: not where there are none.
+        Whether the lock is held; False if the file system has no locks.
 
     Raises:
         LockedError: If another process holds it.
@@ -38,8 +38,8 @@ def held(
     """
     folder = pathlib.Path(model_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    # Closed when a program is executed, as all files that Python opens: a child process
-    # does not keep the lock.
+    # Python closes its files when it executes a program, so a child process does not
+    # keep the lock.
     with open(folder / FILE_NAME, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,8 +47,8 @@ def held(
             raise refusal(folder) from None
         except OSError as error:
             write(
-                f"{folder} is on a file system without locks ({error.strerror}): take "
-                "care that no second training runs there."
+                f"{folder} is on a file system without locks ({error.strerror}): "
+                "make sure that no second training runs there."
             )
             yield False
             return

@@ -27,10 +27,10 @@ from keras_transformer.runs.checkpoints import (
 )
 from keras_transformer.runs.run_config import FORMAT_VERSION, RunConfig
 
-# The folders that may hold the weights to use, the better ones first.
+# Folders that may hold the weights to use, in order of preference.
 CHOICES = ("averaged", "best", "latest")
 
-# What a model of each task is called, and the program that uses it.
+# Name of a model of each task, and the program that uses it.
 _TASKS = {
     "translation": ("a translation model", "bin/translate.py"),
     "parsing": ("a parser", "bin/parse.py"),
@@ -38,7 +38,7 @@ _TASKS = {
 
 
 class ModelDir:
-    """Where the parts of a run lie.
+    """The paths and files of a run.
 
     Args:
         path: The folder; it need not exist yet.
@@ -48,7 +48,7 @@ class ModelDir:
         self.path = pathlib.Path(path)
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"
-        # Of a parser: what its symbols stand for.
+        # Only of a parser: the vocabulary of its symbols.
         self.labels_path = self.path / symbols.FILE_NAME
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
@@ -96,12 +96,12 @@ class ModelDir:
         """Find the weights to use.
 
         Args:
-            checkpoint: "averaged", "best", "latest", or the path of a checkpoint;
-                None: the first of these that exists, but no average from before
-                training went on.
+            checkpoint: "averaged", "best", "latest", or the path of a checkpoint. None:
+                the first of these that exists, except an average that is older than the
+                latest checkpoint.
 
         Raises:
-            FileNotFoundError: If there is none.
+            FileNotFoundError: If there is no such checkpoint.
         """
         newest = self.checkpoints().latest()
         for choice in CHOICES if checkpoint is None else (checkpoint,):
@@ -125,10 +125,10 @@ class ModelDir:
         return tokenization.load(self.tokenizer_path)
 
     def load_labels(self) -> symbols.SymbolVocabulary:
-        """Load the symbols that a parser writes.
+        """Load the symbols of a parser.
 
         Raises:
-            FileNotFoundError: If there are none: the run is no parser's.
+            FileNotFoundError: If the run is not of a parser.
         """
         return symbols.load(self.labels_path)
 
@@ -138,14 +138,14 @@ class ModelDir:
         """Load the model with the weights that `choose` finds.
 
         Args:
-            checkpoint: As of `choose`.
-            precision: Keras's name of a dtype policy; None: as it was trained.
+            checkpoint: As in `choose`.
+            precision: Keras's name of a dtype policy; None: that of the training.
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
         with skip_weight_init():
             with concurrent.futures.ThreadPoolExecutor(1) as beside:
-                # Reading 250 MB takes as long as building the model.
+                # Checking 250 MB takes as long as building the model.
                 checked = beside.submit(check_files, chosen)
                 model = Transformer(config.model, dtype=config.precision)
                 checked.result()
@@ -166,16 +166,16 @@ class ModelDir:
         """Load model and tokenizer, ready to translate.
 
         Args:
-            checkpoint: As of `choose`.
-            precision: As of `load_model`.
+            checkpoint: As in `choose`.
+            precision: As in `load_model`.
             num_best: Hypotheses to return for each source.
-            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+            **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
             ValueError: If the model parses.
         """
         return Translator(
-            *self._searching("translation", checkpoint, precision, decoding),
+            *self._load_for("translation", checkpoint, precision, decoding),
             num_best=num_best,
         )
 
@@ -189,23 +189,23 @@ class ModelDir:
         """Load model, tokenizer and labels, ready to parse.
 
         Args:
-            checkpoint: As of `choose`.
-            precision: As of `load_model`.
-            constrained: Whether the search is among trees alone, as of `Parser`.
-            **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+            checkpoint: As in `choose`.
+            precision: As in `load_model`.
+            constrained: Whether only trees are searched, as in `Parser`.
+            **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
             ValueError: If the model translates.
         """
-        model, tokenizer, settings = self._searching(
+        model, tokenizer, settings = self._load_for(
             "parsing", checkpoint, precision, decoding
         )
         return Parser(
             model, tokenizer, self.load_labels(), settings, constrained=constrained
         )
 
-    def _searching(self, task, checkpoint, precision, decoding):
-        """Return model, tokenizer and search settings of a model of this task."""
+    def _load_for(self, task, checkpoint, precision, decoding):
+        """Return model, tokenizer and search settings if the model has this task."""
         config = self.read_config()
         if config.task != task:
             kind, program = _TASKS[config.task]
@@ -223,12 +223,12 @@ class ModelDir:
             os.replace(aside, self.model_path)
 
     def sweep(self) -> None:
-        """Delete what killed trainings left unfinished; none may be running here."""
+        """Delete unfinished files of killed trainings. None may be running here."""
         for kind in ("checkpoints", "best", "averaged"):
             atomic_files.sweep(self.path / kind, ".step-*")
         for path in (self.model_path, self.tokenizer_path):
             atomic_files.sweep(self.path, f".{path.name}.*")
-        # Written by trainings alone, so that these need no lock of their own.
+        # Only trainings write these, so they need no locks of their own.
         for kind in ("checkpoints", "best"):
             for left in (self.path / kind).glob(".step-*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -241,9 +241,9 @@ def load_model(path: str | os.PathLike) -> Transformer:
     """Load a model with its weights.
 
     Args:
-        path: A file that Keras saved, such as `model.keras`: the model comes compiled
-            as it was saved. Or the folder of a run: the model has the weights that
-            `ModelDir.choose` finds, and is not compiled.
+        path: A file that Keras saved, such as `model.keras`: the model is compiled if
+            it was when it was saved. Or the folder of a run: the model has the weights
+            that `ModelDir.choose` finds, and is not compiled.
 
     Raises:
         FileNotFoundError: If the folder holds no model.
@@ -255,10 +255,10 @@ def load_model(path: str | os.PathLike) -> Transformer:
 
 
 def _layers(model: Transformer) -> tf.train.Checkpoint:
-    """Return what has the model's layers under their names, and nothing else.
+    """Return a checkpoint object of the model's layers, without its optimizer.
 
-    What a checkpoint holds of an optimizer would wait at the model itself for the next
-    `compile`.
+    If the model itself were restored, TensorFlow would load a saved optimizer's state
+    into the next optimizer that is compiled.
     """
     layers = {
         name: value
@@ -269,7 +269,7 @@ def _layers(model: Transformer) -> tf.train.Checkpoint:
 
 
 def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
-    """Return the checkpoint whose folder, or whose files' common prefix, this is."""
+    """Return the checkpoint with this folder, or with this prefix of its files."""
     for folder in (path, path.parent):
         for found in CheckpointFolder(folder.parent).list():
             if found.path == folder:

@@ -1,4 +1,4 @@
-"""When loss or gradients are not finite: skip the step, go back, stop with a reason."""
+"""Handling of losses and gradients that are not finite: skip, go back, then stop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from keras_transformer.training.callbacks import StepCallback
 
-# Of a batch that is looked at for its reason: it may be larger than one device holds.
+# Tokens of a diagnosed batch computed at once: the whole may not fit on one device.
 _TOKENS_AT_ONCE = 2048
-# The learning rate after it went back, as a share of the schedule's.
+# Factor on the learning rate after training went back.
 LOWERED = 0.5
 
 
@@ -21,7 +21,7 @@ class DivergedError(ValueError):
     """Too many steps in a row were skipped because they were not finite.
 
     Attributes:
-        step: The last of them.
+        step: The last of these steps.
     """
 
     def __init__(self, step: int, message: str):
@@ -33,11 +33,12 @@ class CountSkippedSteps(StepCallback):
     """Counts the steps that were skipped, and ends `fit` after several in a row.
 
     Args:
-        max_in_a_row: How many may follow each other.
-        diagnose: Maps the last step, from 1, to what can be said about its reason.
-        learning_rate_factor: What the rate of the schedule is multiplied by.
-        total: Steps that the run had skipped before.
+        max_in_a_row: Consecutive skipped steps after which `fit` ends.
+        diagnose: Maps the last step, from 1, to a description of what is not finite.
+        learning_rate_factor: Factor on the schedule's learning rate.
+        total: Steps that the run skipped before it was resumed.
         write: Takes lines.
+        first_step: Steps done before `fit` begins.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class CountSkippedSteps(StepCallback):
 
     @property
     def is_skipping(self) -> bool:
-        """Whether the last step was skipped: no time to save what one goes back to."""
+        """Whether the last step was skipped; a checkpoint should not be saved now."""
         return self._in_a_row > 0
 
     def state(self) -> dict[str, Any]:
@@ -94,19 +95,19 @@ def set_learning_rate_factor(optimizer: keras.optimizers.Optimizer, factor: floa
     """Multiply the rate of a `TransformerSchedule` from now on.
 
     Args:
-        optimizer: From `schedule.paper_optimizer`, or around such a one.
-        factor: On the schedule; it takes the place of one set before.
+        optimizer: From `schedule.paper_optimizer`, or a wrapper of one.
+        factor: Factor on the schedule; it replaces an earlier factor.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    # Keras (3.15) shows the rate's value, and the schedule only here.
+    # The public `learning_rate` of Keras 3.15 is the current value, not the schedule.
     inner._learning_rate.factor.assign(factor)
 
 
 def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
-    """Say what of a batch is not finite, and what may help.
+    """Say which weights or gradients of a batch are not finite, and what may help.
 
     Args:
-        model: As it is after the steps that were skipped.
+        model: The model after the skipped steps.
         source: int32 `[rows, source_length]`.
         target: int32 `[rows, target_length]`.
     """
@@ -135,7 +136,7 @@ def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
         f"{_some(bad_weights, len(model.weights), 'weights')}; "
         f"{_some(bad_gradients, len(variables), 'gradients')}. Lower "
         "--learning_rate_scale or raise --warmup_steps, try --precision=float32, or "
-        "look for a pair in the corpus that is no text."
+        "look for a pair in the corpus that is not text."
     )
 
 

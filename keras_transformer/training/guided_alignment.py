@@ -1,13 +1,13 @@
-"""Guided alignment: attention that is shown where to look while a parser trains.
+"""Guided alignment: a loss that teaches a parser's attention where to look.
 
 "Guided Alignment Training for Topic-Aware Neural Machine Translation" (Chen et al.
-2016) adds to the loss how far attention is from a known alignment of the words. In
-parsing it is known exactly: at each step the decoder is before one word of the
-sentence, or behind the last. Without help it must find out by counting symbols, which
-thousands of trees do not teach.
+2016) adds to the loss a distance between attention and a known alignment of the words.
+In parsing the alignment is exact: at each step the next word of the sentence is known.
+Without this loss the decoder must learn to count symbols, for which thousands of trees
+are not enough.
 
-The paper has no such loss. It changes training alone: the model and its search are the
-paper's.
+Differs from the paper, which has no such loss. It changes only the training; model and
+search are the paper's.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SMALLEST = 1e-6
 
 
 class GuidedAlignment:
-    """The loss of attention that looks elsewhere than at the next word.
+    """A loss on attention that does not look at the next word.
 
-    The first head of each decoder layer's encoder-decoder attention is to look at the
-    tokens of the word that the next symbol for a word will stand for, and at EOS when
-    there is no other word. Its loss is the negative logarithm of its weights there.
+    The first head of each decoder layer's encoder-decoder attention should look at the
+    tokens of the next word, and at EOS after the last word. The loss is the negative
+    logarithm of its weights there.
 
     Args:
-        weight: Of this loss beside that of a symbol, above 0.
-        tokenizer: Of the sentences.
-        vocabulary: The symbols of the trees.
+        weight: Factor on this loss, above 0; the loss of the symbols has factor 1.
+        tokenizer: Tokenizer of the sentences.
+        vocabulary: Symbols of the trees.
 
     Raises:
-        ValueError: If the tokens do not tell where words begin.
+        ValueError: If the tokens do not mark where words begin.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class GuidedAlignment:
         self._begins = np.array(
             [piece.decode().startswith(SPACE) for piece in pieces.numpy()[0]]
         )
-        # Padding behind EOS is no part of it.
+        # Padding begins words of its own, so that it is not part of EOS.
         self._begins[[tokenizer.eos_id, tokenizer.pad_id]] = True
         self._is_word = vocabulary.is_word
 
     def check(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
         """Raise unless sources have as many words as their trees.
 
-        Few may differ: a tokenizer makes a space of a no-break space.
+        A few may differ, because a tokenizer replaces a no-break space by a space.
 
         Args:
             pairs: Token ids of sources and of targets, EOS at the end of each.
 
         Raises:
-            ValueError: If a tenth of them differ: the tokens do not tell words.
+            ValueError: If more than a tenth differ: the tokens do not mark words.
         """
         num_other = sum(
-            # EOS begins, and is no word.
+            # EOS counts as the beginning of a word, but is none.
             self._begins[source].sum() - 1 != self._is_word[target].sum()
             for source, target in pairs
         )
@@ -94,8 +94,8 @@ class GuidedAlignment:
 
         Args:
             source: int32 `[batch, source_length]`, EOS at the end, then padding.
-            target: int32 `[batch, target_length]`, as it is to be written.
-            cross_weights: Of each layer, float
+            target: int32 `[batch, target_length]`, the symbols to predict.
+            cross_weights: Attention weights of each layer, float
                 `[batch, heads, target_length, source_length]`.
 
         Returns:
@@ -110,11 +110,11 @@ class GuidedAlignment:
         return self.weight * tf.add_n(losses) / len(losses)
 
     def alignment(self, source: Tensor, target: Tensor) -> Tensor:
-        """Say which tokens are of the word that each symbol is before, or is itself.
+        """Return which tokens belong to the next word, from each symbol on.
 
         Args:
-            source: As of `token_losses`.
-            target: As of `token_losses`.
+            source: As in `token_losses`.
+            target: As in `token_losses`.
 
         Returns:
             bool `[batch, target_length, source_length]`.

@@ -1,4 +1,4 @@
-"""A line at least every 30 seconds, whatever takes its time."""
+"""A line at least every 30 seconds, however long a step takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_SECONDS = 30.0
 
 
 class Heartbeat:
-    """Passes lines on, and says what is running where none came for 30 seconds.
+    """Passes lines on, and says what is running after 30 seconds without a line.
 
     Args:
         write: Takes a line.
@@ -28,7 +28,7 @@ class Heartbeat:
         self._write = write
         self._clock = clock
         self._activity: str | None = None
-        # When the last line was passed on, and when it or a line of ours came.
+        # Time of the last line passed on, and of the last line of either kind.
         self._last_line = self._last_sign = clock()
 
     def __call__(self, line: str) -> None:
@@ -37,11 +37,11 @@ class Heartbeat:
 
     @contextlib.contextmanager
     def during(self, activity: str) -> Iterator[None]:
-        """Watch over what runs within this context.
+        """Say what is running if the block takes long.
 
         Args:
-            activity: Completes "still ...", such as "evaluating". Within another
-                activity it takes its place meanwhile.
+            activity: Completes "still ...", such as "evaluating". It replaces the
+                activity of an outer block meanwhile.
         """
         outer, self._activity = self._activity, activity
         over = threading.Event()
@@ -61,12 +61,12 @@ class Heartbeat:
         """Say what is running after every 30 seconds without a line.
 
         Args:
-            wait: Takes seconds and returns after them, or True as soon as it is over.
+            wait: Takes seconds and waits for them; returns True when the block ends.
         """
         while not wait(max(self._last_sign + EVERY_SECONDS - self._clock(), 0.0)):
             now = self._clock()
             if now - self._last_sign < EVERY_SECONDS:
-                continue  # a line came meanwhile
+                continue  # a line was printed meanwhile
             self._last_sign = now
             silence = wording.duration(now - self._last_line)
             with contextlib.suppress(OSError):  # the next line will raise it

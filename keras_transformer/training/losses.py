@@ -55,16 +55,16 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
     def token_losses(
         self, labels: Tensor, logits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what is measured of each token, with few passes over the logits.
+        """Return loss, likelihood and accuracy of each token in one pass.
 
         Args:
             labels: Integers of any type, `[batch, length]`.
             logits: float32 `[batch, length, vocab_size]`.
 
         Returns:
-            The smoothed loss, through which alone gradients flow, and the plain
-            negative log-likelihood, float32 `[batch, length]`, padding included; and
-            whether no word has a higher logit than the label, bool of that shape.
+            The smoothed loss and the plain negative log-likelihood, float32
+            `[batch, length]`, padding included; and whether no word has a higher logit
+            than the label, bool of that shape. Gradients flow through the loss only.
         """
         shape = tf.shape(labels)
         rows = tf.reshape(logits, (-1, logits.shape[-1]))
@@ -95,10 +95,10 @@ def _smoothed(
 
     With q = 1 - epsilon on the label y, r = epsilon / (V - 1) elsewhere and Z the log
     of the sum of exp(x): loss = (q - r)(Z - x_y) + r (V Z - sum x), whose gradient is
-    softmax(x) - r - (q - r) onehot(y). No one-hot matrix is made.
+    softmax(x) - r - (q - r) onehot(y). No one-hot matrix is built.
 
-    The likeliest word has probability exp(max x - Z), so Z comes from the softmax,
-    which on a CPU is ten times as fast as TensorFlow's own cross-entropy kernel.
+    The likeliest word has probability exp(max x - Z), so Z follows from the softmax,
+    which on a CPU is ten times faster than TensorFlow's cross-entropy kernel.
     """
     vocab_size = logits.shape[-1]
     rest = epsilon / (vocab_size - 1)

@@ -1,4 +1,4 @@
-"""Adam whose update goes over each variable once, §5.3."""
+"""Adam with one fused kernel per variable, §5.3."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Adam(keras.optimizers.Adam):
-    """Keras's Adam by TensorFlow's own kernel: the same update, slots and config.
+    """Keras's Adam with TensorFlow's fused kernel: same update, slots and config.
 
-    Keras 3.15 makes the update of a dozen operations, each of which reads and writes as
-    much as the variable holds; the kernel does it all in one go.
-
-    Its arguments are those of `keras.optimizers.Adam`.
+    The update of Keras 3.15 is a dozen operations, each of which reads and writes the
+    whole variable; the kernel is one pass. The arguments are those of
+    `keras.optimizers.Adam`.
     """
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Any) -> None:
         """Update one variable; see `keras.optimizers.Optimizer`."""
-        if self.amsgrad:  # the kernel knows no maximum of the velocities
+        if self.amsgrad:  # the kernel has no maximum of the velocities
             super().update_step(gradient, variable, learning_rate)
             return
         index = self._get_variable_index(variable)
@@ -43,7 +42,7 @@ class Adam(keras.optimizers.Adam):
 
 
 def _handle(variable: Any) -> Tensor:
-    """Return what the kernel takes; of a replica's variable, within its update."""
+    """Return the resource handle that the kernel takes."""
     if isinstance(variable, keras.Variable):
         variable = variable.value
     return variable.handle

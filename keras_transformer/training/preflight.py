@@ -1,4 +1,4 @@
-"""Before step 1: whether the largest batch fits into memory, and what would."""
+"""Checks before step 1 that the largest batch fits into memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from keras_transformer import data, wording
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.strategies import Process
 
-# Of the memory that is free, how much a step may take.
+# Share of the free memory that a step may take.
 _USABLE = 0.9
-# oneDNN's allocator counts tensors of 256 KiB and more. Some have half the size of the
+# oneDNN's allocator counts tensors of 256 KiB and more. Some are half as large as the
 # activations of a layer.
 _COUNTED_BYTES = 2**19
 
@@ -31,31 +31,31 @@ def check_memory(
     shapes: tuple[tuple[int, int, int], ...],
     write: Callable[[str], None] = print,
 ) -> None:
-    """Train one step on padding of the largest shape, and say what memory it took.
+    """Train one step on padding of the largest shape, and report the memory it took.
 
-    Padding has no loss, so the step, with all its gradients and the update, leaves
-    weights and a fresh optimizer as they are.
+    Padding has no loss, so a step with all its gradients and the update changes neither
+    the weights nor a fresh optimizer.
 
     Args:
-        model: Compiled; no step of it has been taken.
-        process: Who shares the batch.
+        model: Compiled, before its first step.
+        process: This process and the replicas that share the batch.
         shapes: (rows, source_length, target_length) of each kind of batch.
         write: Takes a line.
 
     Raises:
-        NotEnoughMemoryError: If it does not fit; the message says what would.
+        NotEnoughMemoryError: If it does not fit; the message says which size would.
     """
     multiple = process.num_replicas * model.accumulate_steps
     rounded = [(-(-rows // multiple) * multiple, *lengths) for rows, *lengths in shapes]
-    # Activations grow with the tokens of a batch, logits with those of the target,
-    # attention with their length too.
+    # Activations grow with the tokens of a batch, logits with its target tokens, and
+    # attention weights also with the length of its rows.
     sizes = (_count_attention_weights, _count_tokens, _count_target_tokens)
     largest = [max(rounded, key=size) for size in sizes]
     try_out = _try_on_gpu if _gpus() else _try_on_cpu
     for rows, *lengths in dict.fromkeys(largest):
         used = try_out(model, process, rows, lengths, multiple)
         write(
-            f"a batch of {rows:,} rows of {_said(lengths)} tokens takes "
+            f"a batch of {rows:,} rows of {_spelled(lengths)} tokens takes "
             f"{used / 2**30:.2f} GiB of memory at the peak"
         )
 
@@ -71,20 +71,20 @@ def _count_target_tokens(shape) -> int:
 
 
 def _count_attention_weights(shape) -> int:
-    """Count those of one head in a layer of each stack."""
+    """Count the attention weights of one head in one layer of each stack."""
     rows, source_length, target_length = shape
     decoder = target_length * (target_length + source_length)
     return rows * (source_length**2 + decoder)
 
 
-def _said(lengths) -> str:
+def _spelled(lengths) -> str:
     return " + ".join(map(str, lengths))
 
 
 def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of the fullest GPU in bytes.
 
-    With several processes there is no second try: the others stand in the first.
+    With several processes there is no second try: the others still wait in the first.
     """
     gpus = [device.name.removeprefix("/device:") for device in _gpus()]
     fitting = rows
@@ -109,14 +109,15 @@ def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
 def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     """Return the peak of this process in bytes.
 
-    Linux kills a process that asks for too much, without a message. So the fewest rows
-    and a quarter of all come first, or more where the tensors of a quarter would be too
-    small to count. Their difference is the memory of the rows between: gradients, which
-    have the same size in any step, are not in it.
+    Linux kills a process that asks for too much memory, without a message. So two
+    smaller batches are tried first: one with the fewest rows, and one with a quarter of
+    all rows, or more if a quarter's tensors are too small to be counted. The difference
+    of their peaks is the memory per row, without the gradients, whose size does not
+    depend on the rows.
     """
     counted = math.ceil(_COUNTED_BYTES / (4 * model.config.d_model * min(lengths)))
     quarter = min(max(rows // 4 // multiple, counted, 2) * multiple, rows)
-    held = _peak_of_tensors()  # by the batch tried before; oneDNN uses it again
+    held = _peak_of_tensors()  # by an earlier batch; oneDNN reuses it
     forget_peak()
     fewest, more = (
         _peak_of_step(model, process, count, lengths) for count in (multiple, quarter)
@@ -125,7 +126,7 @@ def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     held = max(held - more, 0)
     wanted = row_bytes * (rows - quarter) - held
     usable = _USABLE * available_bytes()
-    # All processes refuse it, or none does: the others would wait for ever.
+    # All processes refuse it or none does; else the others would wait for ever.
     if process.sum_over_processes(float(wanted > usable)):
         usable = min(usable, wanted / 2)
         fitting = quarter + (usable + held) / row_bytes
@@ -136,7 +137,7 @@ def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
 
 
 def _peak_of_step(model, process, rows, lengths) -> int:
-    """Return what all tensors, or all of this process, took at the peak in bytes."""
+    """Return the peak of all tensors, or else of this process, in bytes."""
     with contextlib.suppress(ValueError):
         tf.config.experimental.reset_memory_stats("CPU:0")
     train_on_padding(model, process, rows, *lengths)
@@ -144,11 +145,11 @@ def _peak_of_step(model, process, rows, lengths) -> int:
 
 
 def _peak_of_tensors() -> int:
-    """Return what tensors took at the peak since the last reset; 0 if unknown.
+    """Return the peak of all tensors since the last reset in bytes; 0 if unknown.
 
     oneDNN's allocator counts them, for all logical CPUs together. It never returns
-    memory, so the memory of the process would not show that a step takes less than the
-    one before it.
+    memory to the system, so the memory of the process would not show that a step takes
+    less than the one before it.
     """
     try:
         return tf.config.experimental.get_memory_info("CPU:0")["peak"]
@@ -163,12 +164,12 @@ def train_on_padding(
     source_length: int,
     target_length: int,
 ) -> None:
-    """Take a step that changes nothing, on a batch without a word.
+    """Take a step on a batch of padding, which changes nothing.
 
     Args:
-        model: Compiled, with an optimizer that has taken no step.
-        process: Who shares the batch.
-        rows: Of the whole batch.
+        model: Compiled, before its first step.
+        process: This process and the replicas that share the batch.
+        rows: Rows of the whole batch.
         source_length: Tokens of each source row.
         target_length: Tokens of each target row.
     """
@@ -183,7 +184,8 @@ def train_on_padding(
             parts,
         )
 
-    # Counters of steps and the like; of gradients of zero all other state stays zero.
+    # Scalars such as the step counter change; all other state stays zero because the
+    # gradients are zero.
     scalars = [value for value in model.optimizer.variables if not len(value.shape)]
     before = [value.numpy() for value in scalars]
     model.fit(
@@ -195,13 +197,13 @@ def train_on_padding(
 
 
 def forget_peak() -> None:
-    """Begin a new peak, where Linux lets one."""
+    """Reset the peak of this process, if Linux allows it."""
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had since `forget_peak`."""
+    """Return the peak memory of this process since `forget_peak` in bytes."""
     for line in _read("/proc/self/status").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -214,7 +216,7 @@ def available_bytes() -> float:
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    # A container may have less than its machine.
+    # A container may have less memory than its machine.
     limit, used = (
         _read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current")
     )
@@ -224,22 +226,22 @@ def available_bytes() -> float:
 
 
 def _too_large(model, process, rows, lengths, fitting) -> NotEnoughMemoryError:
-    """Say which batch would fit; `fitting` rows did, 0 if none."""
-    pieces = process.num_replicas * model.accumulate_steps
+    """Return an error that says which batch fits: `fitting` rows, or none if 0."""
+    parts = process.num_replicas * model.accumulate_steps
     problem = (
-        f"A batch of {rows:,} rows of {_said(lengths)} tokens on "
+        f"A batch of {rows:,} rows of {_spelled(lengths)} tokens on "
         f"{wording.count(process.num_replicas, 'replica')} does not fit into memory."
     )
     if not fitting:
         return NotEnoughMemoryError(
-            f"{problem} Not even one row of each replica does: lower --max_length, or "
-            "take a smaller model."
+            f"{problem} Not even one row per replica does: lower --max_length, or "
+            "use a smaller model."
         )
     tokens = fitting * max(lengths)
     return NotEnoughMemoryError(
         f"{problem} {fitting:,} rows would: pass "
-        f"--max_tokens_per_replica={tokens // pieces} to cut batches into pieces, "
-        f"which leaves the result as it is, or --tokens_per_batch={tokens}."
+        f"--max_tokens_per_replica={tokens // parts} to split batches into "
+        f"microbatches, which gives the same result, or --tokens_per_batch={tokens}."
     )
 
 

@@ -24,7 +24,7 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         scale: Factor on the whole; the paper's is 1.
 
     Attributes:
-        factor: Another, a variable: it can be set while training goes on.
+        factor: A second factor, in a variable that can be set during training.
 
     Raises:
         ValueError: If `d_model` or `warmup_steps` is below 1.
@@ -54,17 +54,17 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def warm_up_warning(config: TrainingConfig) -> str | None:
-    """Return a line for people if training ends before the rate reaches its peak."""
+    """Return a warning if training ends before the rate reaches its peak, else None."""
     if config.train_steps >= config.warmup_steps:
         return None
     steps = max(config.train_steps // 4, 1)
-    # The same peak, which is proportional to scale / sqrt(warmup_steps).
+    # Keeps the peak, which is proportional to scale / sqrt(warmup_steps).
     scale = config.learning_rate_scale * (steps / config.warmup_steps) ** 0.5
     return (
         f"warning: training ends after {wording.count(config.train_steps, 'step')}, "
-        f"within the {config.warmup_steps:,} in which the learning rate rises. Give a "
-        f"shorter rise to the same peak, --warmup_steps={steps} "
-        f"--learning_rate_scale={scale:.2g}, or more --train_steps."
+        f"before the learning rate reaches its peak at step {config.warmup_steps:,}. "
+        f"For a shorter rise to the same peak pass --warmup_steps={steps} "
+        f"--learning_rate_scale={scale:.2g}, or give more --train_steps."
     )
 
 

@@ -1,4 +1,4 @@
-"""Stopping a run when it is asked to, by a scheduler, a person or a lost terminal."""
+"""Stopping a run on a signal from a scheduler, a person or a lost terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class StoppedBySignalError(Exception):
     """A run was asked to stop, has saved its state and can be resumed.
 
     Attributes:
-        exit_status: 128 + the signal's number, as shells have it: 143 for SIGTERM, 130
-            for Ctrl-C, 129 for SIGHUP.
+        exit_status: 128 + the signal's number, as in shells: 143 for SIGTERM, 130 for
+            Ctrl-C, 129 for SIGHUP.
     """
 
     def __init__(self, number: int, message: str):
@@ -30,24 +30,23 @@ class StoppedBySignalError(Exception):
 
 
 class Stop:
-    """Remembers that a signal came, for the loop to see when a step is done.
+    """Remembers that a signal came, so that the loop can stop when a step is done.
 
-    A second one acts as if nobody listened: it ends the process at once. What comes
-    within a second of the first is the same wish, sent to the whole group of processes
-    and by the parent once more.
+    A second signal ends the process at once. A signal within a second of the first is
+    ignored: process groups often get one from the terminal and one from the parent.
     """
 
     def __init__(self):
-        # Of the signal that came; None: none did.
+        # Number of the signal that came, if one did.
         self.number: int | None = None
         self._since = 0.0
         self._may_interrupt = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take signals while the block runs; in the main thread alone they can be.
+        """Handle signals while the block runs, if this is the main thread.
 
-        SIGHUP stays ignored where `nohup` has it ignored.
+        SIGHUP stays ignored under `nohup`.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -65,10 +64,10 @@ class Stop:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal end this block at once: it changes nothing of the model.
+        """Let a signal end this block at once. Use it only around code that reads.
 
         Raises:
-            KeyboardInterrupt: When a signal comes, or has come.
+            KeyboardInterrupt: If a signal comes, or has come before.
         """
         if self.number is not None:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""On which devices a model is trained, and which of several processes this one is."""
+"""The devices a model is trained on, and the rank of this process among several."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.config import check_choice
-
-DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+from keras_transformer.training.run_options import DISTRIBUTIONS
 
 
 def make_strategy(
     distribution: str = "auto", num_replicas: int | None = None
 ) -> tf.distribute.Strategy:
-    """Make the strategy that `fit` runs under; before TensorFlow has run anything.
+    """Make the strategy that `fit` runs under. Call it before TensorFlow runs anything.
 
-    Without GPUs, replicas run on logical CPU devices: no faster, but the same code.
+    Without GPUs, replicas are logical CPU devices: not faster, but the same code.
 
     Args:
-        distribution: "one_device"; "mirrored", one replica a device; "multi_worker",
-            the same in each of the processes that the variable TF_CONFIG names; "tpu",
-            all cores of the TPU that this machine has or TPU_NAME names; or "auto":
-            "multi_worker" where TF_CONFIG names several, "mirrored" where there are
-            several GPUs or replicas.
+        distribution: "one_device"; "mirrored", one replica per device; "multi_worker",
+            one replica per device of all processes that the variable TF_CONFIG names;
+            "tpu", all cores of this machine's TPU or of the one that TPU_NAME names; or
+            "auto": "multi_worker" if TF_CONFIG names several processes, "mirrored" if
+            there are several GPUs or replicas, else "one_device".
         num_replicas: Devices of this process to use; None: all GPUs, else one CPU.
 
     Raises:
         ValueError: If the choice is unknown, there are fewer devices than replicas, or
             TF_CONFIG is absent or names no workers.
-        RuntimeError: If logical CPU devices, or some of a worker's GPUs, are asked for
-            after TensorFlow has started.
+        RuntimeError: If TensorFlow has started, and logical CPU devices or only some
+            of a worker's GPUs are requested.
     """
     check_choice("distribution", distribution, DISTRIBUTIONS)
     if distribution == "tpu":
@@ -42,45 +41,66 @@ def make_strategy(
     if distribution == "multi_worker":
         check_cluster()
     gpus = tf.config.list_physical_devices("GPU")
-    if num_replicas is None:
-        num_replicas = max(len(gpus), 1) if distribution != "one_device" else 1
-    if num_replicas < 1 or (distribution == "one_device" and num_replicas > 1):
-        raise ValueError(
-            "`num_replicas` must be at least 1, and 1 on one device. Received: "
-            f"num_replicas={num_replicas}, distribution={distribution!r}."
-        )
-    if gpus and num_replicas > len(gpus):
-        raise ValueError(
-            f"`num_replicas` must be at most the number of GPUs, {len(gpus)}. "
-            f"Received: num_replicas={num_replicas}."
-        )
+    num_replicas = _resolve_replicas(distribution, num_replicas, len(gpus))
     if distribution == "auto":
-        distribution = "mirrored" if num_replicas > 1 else "one_device"
-        if len(_cluster_tasks(os.environ.get("TF_CONFIG", ""))) > 1:
-            distribution = "multi_worker"
+        distribution = _resolve_auto(num_replicas)
     if gpus:
         _show_only(gpus[:num_replicas], distribution)
     if distribution == "one_device":
-        # TensorFlow's own: the first GPU, else the CPU. The iterators of any other
-        # strategy may wait as long again as they have lived when `fit` ends (2.21).
+        # TensorFlow's default: the first GPU, else the CPU. With any other strategy of
+        # TensorFlow 2.21 the end of `fit` may take as long as its iterators have lived.
         return tf.distribute.get_strategy()
     if not gpus:
         _split_cpu(num_replicas)
     if distribution == "multi_worker":
-        if not gpus and num_replicas > 1:
-            raise ValueError(
-                "`num_replicas` must be 1 in a worker without GPUs: start more. "
-                f"Received: {num_replicas}."
-            )
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        return _worker_strategy(num_replicas, len(gpus))
     kind = "GPU" if gpus else "CPU"
     return tf.distribute.MirroredStrategy(
         [f"/{kind}:{number}" for number in range(num_replicas)]
     )
 
 
+def _resolve_replicas(
+    distribution: str, num_replicas: int | None, num_gpus: int
+) -> int:
+    """Return the replicas of this process.
+
+    Raises:
+        ValueError: If they do not fit the distribution or the GPUs.
+    """
+    if num_replicas is None:
+        return max(num_gpus, 1) if distribution != "one_device" else 1
+    if num_replicas < 1 or (distribution == "one_device" and num_replicas > 1):
+        raise ValueError(
+            "`num_replicas` must be at least 1, and 1 on one device. Received: "
+            f"num_replicas={num_replicas}, distribution={distribution!r}."
+        )
+    if num_gpus and num_replicas > num_gpus:
+        raise ValueError(
+            f"`num_replicas` must be at most the number of GPUs, {num_gpus}. "
+            f"Received: num_replicas={num_replicas}."
+        )
+    return num_replicas
+
+
+def _resolve_auto(num_replicas: int) -> str:
+    """Return the distribution that "auto" stands for."""
+    if len(_cluster_tasks(os.environ.get("TF_CONFIG", ""))) > 1:
+        return "multi_worker"
+    return "mirrored" if num_replicas > 1 else "one_device"
+
+
+def _worker_strategy(num_replicas: int, num_gpus: int) -> tf.distribute.Strategy:
+    if not num_gpus and num_replicas > 1:
+        raise ValueError(
+            "`num_replicas` must be 1 in a worker without GPUs: start more workers. "
+            f"Received: num_replicas={num_replicas}."
+        )
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
 def check_cluster() -> None:
-    """Raise unless TF_CONFIG says which workers there are and which this is.
+    """Raise unless TF_CONFIG names the workers and this process.
 
     Raises:
         ValueError: If it does not; the message has an example.
@@ -97,17 +117,17 @@ def check_cluster() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """This process among those that train together; alone it is the chief."""
+    """This process among those that train together; a single process is the chief."""
 
     strategy: tf.distribute.Strategy
-    # The chief, number 0, writes files and says what happens.
-    number: int = 0
+    # Rank 0 is the chief, which writes files and reports.
+    rank: int = 0
     count: int = 1
 
     @property
     def is_chief(self) -> bool:
         """Whether this process writes."""
-        return self.number == 0
+        return self.rank == 0
 
     @property
     def num_replicas(self) -> int:
@@ -116,15 +136,15 @@ class Process:
 
     @property
     def shares(self) -> dict[str, Any]:
-        """What the datasets of `data` need to know to yield this process's rows."""
+        """Arguments with which datasets of `data` yield this process's rows."""
         if self.count == 1:
             return {}
         own = self.num_replicas // self.count
-        replicas = range(self.number * own, (self.number + 1) * own)
+        replicas = range(self.rank * own, (self.rank + 1) * own)
         return {"replicas": replicas, "num_replicas": self.num_replicas}
 
     def distribute(self, make_dataset: Callable[..., tf.data.Dataset]) -> Any:
-        """Return what `fit` takes of a dataset.
+        """Return a dataset for `fit` with this process's share of each batch.
 
         Args:
             make_dataset: Takes `shares` as keywords.
@@ -132,11 +152,11 @@ class Process:
         dataset = make_dataset(**self.shares)
         if self.count == 1:
             return dataset
-        # Keras would hand each worker the same part of a batch after the other.
+        # Keras would give every worker the same part of a batch.
         return self.strategy.distribute_datasets_from_function(lambda context: dataset)
 
     def sum_over_processes(self, value: float) -> float:
-        """Add up a number that each process gives; all must call this together."""
+        """Return the sum of `value` over all processes, which must all call this."""
         if self.count == 1:
             return value
 
@@ -145,12 +165,12 @@ class Process:
         return float(self.strategy.experimental_local_results(total)[0])
 
     def from_chief(self, value: float) -> float:
-        """Return the number that the chief gives; all must call this together."""
+        """Return the chief's `value` in all processes, which must all call this."""
         return self.sum_over_processes(value if self.is_chief else 0.0)
 
 
 def this_process(strategy: tf.distribute.Strategy) -> Process:
-    """Return which process this is among those that a strategy spans."""
+    """Return this process with its rank among those of a strategy."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return Process(strategy)
     tasks = _cluster_tasks(os.environ["TF_CONFIG"])
@@ -162,16 +182,16 @@ def this_process(strategy: tf.distribute.Strategy) -> Process:
 def _sum_over_replicas(strategy, value):
     def add_up():
         context = tf.distribute.get_replica_context()
-        own = tf.identity(value)  # on the replica's device
+        own = tf.identity(value)  # moves it to the replica's device
         return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
 
     return strategy.run(add_up)
 
 
 def _cluster_tasks(text: str) -> list[tuple[str, int]]:
-    """Return (type, index) of those that train, the chief first; [] if there are none.
+    """Return (type, index) of the tasks that train, the chief first.
 
-    TF_CONFIG may name others too, such as an evaluator.
+    TF_CONFIG may name other tasks too, such as an evaluator.
     """
     try:
         cluster = json.loads(text)["cluster"]
@@ -192,18 +212,18 @@ def _tpu_strategy() -> tf.distribute.Strategy:
 
 
 def _show_only(gpus: Sequence[Any], distribution: str) -> None:
-    """Keep TensorFlow off the other GPUs, whose memory it would take too."""
+    """Hide the other GPUs, whose memory TensorFlow would reserve too."""
     try:
         tf.config.set_visible_devices(gpus, "GPU")
     except RuntimeError:
-        # TensorFlow has started and taken them all. Only the strategy of several
-        # workers would train on them too.
+        # TensorFlow has started with all of them. Only a strategy of several workers
+        # would also train on them.
         if distribution == "multi_worker":
             raise
 
 
 def _split_cpu(num_replicas: int) -> None:
-    """Make one logical device a replica out of the CPU."""
+    """Split the CPU into one logical device per replica."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     current = tf.config.get_logical_device_configuration(cpu) or [None]
     if len(current) >= num_replicas:

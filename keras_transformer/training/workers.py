@@ -1,4 +1,4 @@
-"""What several processes that train together must agree on, and when one is lost."""
+"""Agreement between processes that train together, and detection of a lost one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training.signals import Stop
 from keras_transformer.training.strategies import Process
 
-# What TensorFlow says in one process when another is not there any more.
+# Errors that TensorFlow raises in one process when another has ended.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -28,37 +28,37 @@ class LostWorkerError(OSError):
 
 
 @contextlib.contextmanager
-def watching(place: ModelDir, process: Process) -> Iterator[None]:
-    """Say in plain words that another worker was lost during the block.
+def watching(model_dir: ModelDir, process: Process) -> Iterator[None]:
+    """Translate the errors of a lost worker during the block.
 
     Raises:
-        LostWorkerError: If one was.
+        LostWorkerError: If another worker has ended or cannot be reached.
     """
     try:
         yield
     except _LOST as error:
         if process.count == 1:
             raise
-        newest = place.checkpoints().latest()
+        newest = model_dir.checkpoints().latest()
         where = f"from step {newest.step:,}" if newest else "from the beginning"
         raise LostWorkerError(
-            f"Worker {process.number} of {process.count} ends: another has ended or "
+            f"Worker {process.rank} of {process.count} ends: another has ended or "
             f"cannot be reached ({_first_line(error)}). Start all workers again: "
-            f"training goes on {where}, with as many workers as there are then."
+            f"training resumes {where}, with any number of workers."
         ) from error
 
 
-def check_same_step(place: ModelDir, process: Process, step: int) -> None:
+def check_same_step(model_dir: ModelDir, process: Process, step: int) -> None:
     """Raise in all processes unless each has found the same checkpoint.
 
     Raises:
-        ValueError: If one stands at another step.
+        ValueError: If a process found another step.
     """
     chief_step = process.from_chief(float(step))
     if process.sum_over_processes(abs(step - chief_step)):
         raise ValueError(
-            f"Worker {process.number} of {process.count} found step {step:,} in "
-            f"{place.path}, worker 0 step {chief_step:,.0f}, and some differ. All "
+            f"Worker {process.rank} of {process.count} found step {step:,} in "
+            f"{model_dir.path}, worker 0 step {chief_step:,.0f}, and some differ. All "
             "workers need the same --model_dir: a folder on a disk that they share."
         )
 
@@ -66,18 +66,18 @@ def check_same_step(place: ModelDir, process: Process, step: int) -> None:
 def is_asked(process: Process, stop: Stop) -> bool:
     """Whether any process was asked to stop; all must call this after the same step.
 
-    Without that one would wait for the others in a step that they do not take.
+    If only one stopped, the others would wait for it in their next step.
     """
     if process.count == 1:
         return stop.number is not None
     number = process.sum_over_processes(float(stop.number or 0))
     if number and stop.number is None:
-        stop.number = signal.SIGTERM  # as a scheduler would ask this one too
+        stop.number = signal.SIGTERM  # as if a scheduler had asked this process too
     return bool(number)
 
 
 def interruptible(process: Process, stop: Stop) -> contextlib.AbstractContextManager:
-    """Let a signal end the block at once, unless others wait for what it does."""
+    """Let a signal end the block at once, unless other processes wait for it."""
     return stop.interruptible() if process.count == 1 else contextlib.nullcontext()
 
 

@@ -88,7 +88,7 @@ def test_damaged_gzip_file_is_refused(tmp_path, cut):
     (tmp_path / "text.gz").write_bytes(content)
     pair = (tmp_path / "text.gz", tmp_path / "text.gz")
     source = TextFiles({"train": pair, "valid": pair}, "en", "de")
-    message = r"text\.gz is not a whole gzip file: .* again"
+    message = r"text\.gz is not a complete gzip file: .* again"
     with pytest.raises(ValueError, match=message):
         list(source.pairs("train"))
 

@@ -110,7 +110,7 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
         ({"has_packed_kernels": False, "has_stacks": True}, True),
     ],
 )
-def test_kept_weights_translate_alike_and_do_not_follow(parts, options, is_all):
+def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_all):
     """With stacks none of a layer's weights is read as it was."""
     model, tokenizer = parts
     model = Transformer(model.config)

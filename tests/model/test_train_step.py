@@ -84,7 +84,7 @@ def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
 
 
 def test_accumulation_equals_the_whole_batch(joined):
-    """Three pieces of two rows, of which the last holds few tokens."""
+    """Three microbatches of two rows, of which the last holds few tokens."""
     weights, history = trained_weights(make(accumulate_steps=3), batch())
     assert_same(weights, joined[0])
     np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-5)
@@ -129,14 +129,14 @@ def step_bytes(model):
 def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
     """Half of a batch at a time takes half the activations, not the same in two."""
     whole, halves = (
-        step_bytes(wide_model(accumulate_steps=pieces, jit_compile=jit_compile))
-        for pieces in (1, 2)
+        step_bytes(wide_model(accumulate_steps=count, jit_compile=jit_compile))
+        for count in (1, 2)
     )
     assert 0.35 < halves / whole < 0.75
 
 
-def test_rows_that_do_not_fill_all_pieces_count_too():
-    """Batches of four rows and of two, in three pieces, train as they do in one."""
+def test_rows_that_do_not_fill_all_microbatches_count_too():
+    """Batches of four rows and of two train in three microbatches as in one."""
     data = tf.data.Dataset.from_tensor_slices(batch()).batch(4)
     one, three = make(), make(accumulate_steps=3)
     whole, cut = (

@@ -227,7 +227,7 @@ def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(
     gone = run.checkpoints().list()[0]
     shutil.rmtree(gone.path)
     monkeypatch.setattr(averaging, "choose", lambda *_: [gone])
-    with pytest.raises(RemovedCheckpointError, match="step-00000003 was removed mean"):
+    with pytest.raises(RemovedCheckpointError, match="step-00000003 was removed in"):
         averaging.average_run(run.path)
     with pytest.raises(RemovedCheckpointError, match="Run the same command again"):
         checkpoints.restore_checked(gone, model=make())

@@ -71,4 +71,4 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     with lock.held(tmp_path, lines.append) as is_held:
         assert not is_held
     assert len(lines) == 1
-    assert "is on a file system without locks (No locks available): take" in lines[0]
+    assert "is on a file system without locks (No locks available): make" in lines[0]

@@ -192,8 +192,8 @@ def test_xla_takes_packed_rows():
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_replicas_and_pieces_take_packed_rows(two_replicas):
-    """Two replicas with two pieces each: the weights after one step of rate 1."""
+def test_replicas_and_microbatches_take_packed_rows(two_replicas):
+    """Two replicas with two microbatches each: the weights after one step of rate 1."""
     one_layer = {"num_layers": 1}
     alone = make(False, one_layer)
     alone.fit(
@@ -207,11 +207,11 @@ def test_replicas_and_pieces_take_packed_rows(two_replicas):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
-def test_packed_rows_that_do_not_fill_all_pieces_count_too():
-    """Three rows in two pieces: the weights after one step of rate 1."""
+def test_packed_rows_that_do_not_fill_all_microbatches_count_too():
+    """Three rows in two microbatches: the weights after one step of rate 1."""
     whole, cut = (
-        make(True, {"num_layers": 1}, jit_compile=False, accumulate_steps=pieces)
-        for pieces in (1, 2)
+        make(True, {"num_layers": 1}, jit_compile=False, accumulate_steps=count)
+        for count in (1, 2)
     )
     for model in (whole, cut):
         model.fit(as_one_batch(SOURCE, TARGET), shuffle=False, verbose=0)
@@ -297,7 +297,7 @@ def test_a_packed_run_is_not_resumed_unpacked(corpus, whole):
 
 @pytest.mark.slow
 def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
-    """With pieces too; the model is one like any other, and takes a pair a row."""
+    """With microbatches too; the model is like any other, and takes a pair a row."""
     given = {
         "preset": "tiny",
         "data_dir": corpus,

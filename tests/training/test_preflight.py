@@ -62,15 +62,16 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
         preflight.check_memory(wide_model(), process, ((800, 7, 11),))
     assert str(caught.value) == (
         "A batch of 800 rows of 7 + 11 tokens on 1 replica does not fit into "
-        "memory. 500 rows would: pass --max_tokens_per_replica=5500 to cut batches "
-        "into pieces, which leaves the result as it is, or --tokens_per_batch=5500."
+        "memory. 500 rows would: pass --max_tokens_per_replica=5500 to split "
+        "batches into microbatches, which gives the same result, or "
+        "--tokens_per_batch=5500."
     )
 
 
-def test_the_trial_allows_pieces_where_the_whole_batch_is_too_large(
+def test_the_trial_allows_microbatches_where_the_whole_batch_is_too_large(
     process, monkeypatch
 ):
-    """Rows after the first quarter need 3/4 of a whole batch; in two pieces, half that.
+    """Rows after the first quarter need 3/4 of a batch; in two microbatches, half that.
 
     With memory between the two, one piece is refused and two are trained.
     """
@@ -129,8 +130,8 @@ def test_the_memory_that_is_free_is_known():
     assert 2**20 < preflight.available_bytes() < 2**50
 
 
-def test_a_batch_is_cut_into_as_many_pieces_as_memory_wants(corpus, tmp_path):
-    """150 tokens a batch, 40 at once: 4 pieces; the batches stay what they were."""
+def test_a_batch_is_split_into_as_many_microbatches_as_memory_wants(corpus, tmp_path):
+    """150 tokens a batch, 40 at once: 4 microbatches; the batches stay the same."""
     lines = []
     train(corpus, tmp_path, lines=lines, max_tokens_per_replica=40, has_preflight=True)
     assert "1 replica, 4 microbatches a batch, without XLA" in lines[0]

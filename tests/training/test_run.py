@@ -69,7 +69,7 @@ def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_p
     lines = []
     config = config_of(corpus, train_steps=3)
     first = train(corpus, tmp_path / "run", config, lines)
-    assert lines[1].startswith("warning: training ends after 3 steps, within the 5")
+    assert lines[1].startswith("warning: training ends after 3 steps, before the")
     summary = train(corpus, tmp_path / "run")
     assert summary["steps"] == 6
     assert summary["flops"] == pytest.approx(whole[1]["flops"])  # of both parts

@@ -54,9 +54,9 @@ def test_a_run_that_ends_within_its_warm_up_is_told_what_to_give():
         train_steps=120, warmup_steps=2000, learning_rate_scale=2.53
     )
     assert warm_up_warning(config) == (
-        "warning: training ends after 120 steps, within the 2,000 in which the "
-        "learning rate rises. Give a shorter rise to the same peak, --warmup_steps=30 "
-        "--learning_rate_scale=0.31, or more --train_steps."
+        "warning: training ends after 120 steps, before the learning rate reaches its "
+        "peak at step 2,000. For a shorter rise to the same peak pass "
+        "--warmup_steps=30 --learning_rate_scale=0.31, or give more --train_steps."
     )
     shorter = dataclasses.replace(config, warmup_steps=30, learning_rate_scale=0.31)
     assert warm_up_warning(shorter) is None

@@ -125,8 +125,8 @@ def test_a_lost_worker_is_said_in_plain_words(tmp_path):
         raise lost
     assert str(caught.value) == (
         "Worker 1 of 2 ends: another has ended or cannot be reached (Connection "
-        "reset). Start all workers again: training goes on from the beginning, with as "
-        "many workers as there are then."
+        "reset). Start all workers again: training resumes from the beginning, with "
+        "any number of workers."
     )
     alone = workers.watching(ModelDir(tmp_path), Process(Strategy()))
     with pytest.raises(tf.errors.UnavailableError), alone:
