@@ -50,6 +50,8 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer for long sentences.",
     lower_bound=1,
 )
+# Worker processes import this module before they load the pipeline.
+_WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
 
 
 def main(beam_arguments: list[str]) -> dict:
@@ -65,7 +67,7 @@ def main(beam_arguments: list[str]) -> dict:
         raise ValueError(
             f"Translating on Beam needs {error.name}: install keras_transformer[beam]."
         ) from error
-    options = bulk_translation.parse_options(beam_arguments)
+    options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,

@@ -18,6 +18,11 @@ import sys
 import threading
 import time
 
+if __name__ == "__main__":  # import TensorFlow without its messages
+    from keras_transformer.cli import startup
+
+    startup.import_tensorflow()
+
 import grpc
 import numpy as np
 import tensorflow as tf

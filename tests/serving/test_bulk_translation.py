@@ -88,8 +88,14 @@ def output_dir(finished, tmp_path):
 
 def run_program(*arguments, code=None):
     program = ["-c", code] if code else [ROOT / "export" / "translate_beam.py"]
+    environment = {**os.environ}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # the default of users
     return subprocess.run(
-        [sys.executable, *program, *arguments], capture_output=True, text=True, cwd="/"
+        [sys.executable, *program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env=environment,
     )
 
 
@@ -149,6 +155,17 @@ def test_concatenated_shards_are_the_translations_in_input_order(
     cut = len(truncated_lines(translations))
     message = f"{cut} of 23 sources were cut to the model's limit."
     assert message in result.stderr
+
+
+def test_workers_print_no_messages_of_tensorflow(finished):
+    """Beam's own messages remain: workers print them before they read options."""
+    _, result = finished
+    others = [
+        line
+        for line in result.stderr.splitlines()
+        if not line.startswith(("WARNING:root:apitools", "INFO:__main__:Logging"))
+    ]
+    assert len(others) == 1 and "sources were cut to the model's limit" in others[0]
 
 
 def test_only_missing_shards_are_translated(
