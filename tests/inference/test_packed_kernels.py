@@ -124,7 +124,7 @@ def test_bits_are_transposed_as_numbers(dtype):
 def test_attention_of_steps_is_that_of_sentences(
     key_dim, value_dim, use_bias, monkeypatch
 ):
-    """As if the beam were a sentence; heads are of one panel or several."""
+    """As if the beam were a sentence; heads fill one block of columns or several."""
     monkeypatch.setattr(packed_kernels.hardware, "has_avx2_alone", lambda: True)
     monkeypatch.setattr(packed_kernels.hardware, "has_gpu", lambda: False)
     inputs = np.random.default_rng(4).normal(size=(3, 5, 6)).astype("float32")
