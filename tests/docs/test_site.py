@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import yaml
@@ -121,3 +122,14 @@ def test_commits_are_checked_as_make_lint_checks(repository):
     entries = [hook["entry"] for hook in source["hooks"]]
     assert entries == [check.removesuffix(" .") for check in checks if check]
     assert source["repo"] == "local"  # nothing is downloaded
+
+
+def test_contributors_are_told_the_floors_that_imports_are_checked_by(repository):
+    pyproject = tomllib.loads((repository / "pyproject.toml").read_text("utf-8"))
+    floors = pyproject["tool"]["importlinter"]["contracts"][0]["layers"]
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.split("## The floors")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows[1:]] == [
+        set(floor.split(" | ")) for floor in floors
+    ]
