@@ -160,6 +160,7 @@ def meaning(flag: ElementTree.Element) -> str:
     """Return the help of a flag, with the values that it takes if these are fixed."""
     text = " ".join((flag.findtext("meaning") or "").split())
     text = re.sub(r"^<[\w|]+>: ", "", text)  # the values again, from absl
+    text = text.removesuffix("; repeat this option to specify a list of values")
     values = [value.text for value in flag.iter("enum_value")]
     return f"{text} One of: {', '.join(values)}." if values else text
 
