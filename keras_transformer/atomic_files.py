@@ -1,4 +1,4 @@
-"""Writing files so that a run killed at any moment leaves nothing half-written."""
+"""Atomic writes: a process killed at any moment leaves no partial file or folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-# In the hidden folder that a folder is filled in: the lock of the process that fills
-# it, the new folder, and while they are exchanged the old one.
+# Contents of the hidden folder in which a folder is filled: the lock of the process
+# that fills it, the new folder, and during the exchange the old one.
 _LOCK, _NEW, _OLD = "being_filled.lock", "new", "replaced"
 
 
 def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
-    """Write a file aside, then rename it: readers see the old file or the new one.
+    """Write a temporary file, then rename it: readers see the old file or the new one.
 
     Args:
         path: The file, as in `open_whole`.
-        data: The whole content; text is written as UTF-8.
+        data: The content; text is written as UTF-8.
 
     Raises:
         OSError: If the disk is full or the folder cannot be written; the old file
@@ -41,18 +41,18 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
 def open_whole(
     path: str | os.PathLike, *, keep_partial: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a file aside for writing; it takes the place of `path` when the block ends.
+    """Open a temporary file for writing, which is renamed to `path` at the end.
 
-    Links are followed, and a file keeps its owner and permissions. What is not a
-    regular file, such as a FIFO or a device, is written in place.
+    Links are followed, and a file keeps its owner and permissions. A path that is not a
+    regular file, such as a FIFO or a device, is written directly.
 
     Args:
-        path: The file; its folder is made if it is absent.
-        keep_partial: Write to `path`.partial, and leave it there if the block raises,
-            unless it is empty. Otherwise nothing is left.
+        path: The file; its folder is made if absent.
+        keep_partial: Write to `path`.partial, and keep it if the block raises, unless
+            it is empty. Otherwise the temporary file is deleted.
 
     Yields:
-        The file aside; its `name` is its path.
+        The temporary file; its `name` is its path.
 
     Raises:
         OSError: If the file cannot be written, or another program is writing the same
@@ -88,7 +88,7 @@ def open_whole(
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike | None) -> Iterator[None]:
-    """Add a path to errors of the operating system that name no file, unless None."""
+    """Add `path`, unless None, to errors of the operating system that name no file."""
     try:
         yield
     except OSError as error:
@@ -99,13 +99,13 @@ def naming(path: str | os.PathLike | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Fill a folder aside, then rename it to `path`; on an error it vanishes.
+    """Fill a temporary folder, then rename it to `path`; on an error it is deleted.
 
-    A folder already at `path` is replaced, and stays until the new one is whole. Links
-    are followed, and a folder keeps its permissions.
+    A folder already at `path` is replaced when the new one is complete. Links are
+    followed, and a folder keeps its permissions.
 
     Yields:
-        The folder aside, to be filled, beside `path` and on the same disk.
+        The folder to fill, beside `path` and on the same disk.
 
     Raises:
         NotADirectoryError: If `path` is a file.
@@ -117,29 +117,29 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         yield aside
         if path.exists():
             shutil.copymode(path, aside)
-            # A folder cannot be renamed over a full one: step it out of the way first.
+            # A folder cannot be renamed over one with content, so that one moves first.
             os.rename(path, aside.parent / _OLD)
         os.rename(aside, path)
 
 
 def check_folder(path: str | os.PathLike) -> None:
-    """Raise if `path`, which is to be a folder, is something else.
+    """Raise if `path` exists and is not a folder.
 
     Raises:
-        NotADirectoryError: If it is.
+        NotADirectoryError: If it is a file.
     """
     if os.path.exists(path) and not os.path.isdir(path):
         raise NotADirectoryError(
-            f"{path} is a file, and a folder is needed: give another path."
+            f"{path} is a file, but a folder is needed: give another path."
         )
 
 
 class NumberedFolder:
-    """A folder that is being filled aside and gets its number when it is whole."""
+    """A folder that gets its number when it is complete."""
 
     def __init__(self, aside: pathlib.Path):
         self.aside = aside
-        # Set when the folder is in its place.
+        # Set when the folder has its final path.
         self.path: pathlib.Path | None = None
 
 
@@ -147,16 +147,16 @@ class NumberedFolder:
 def numbered_folder(
     parent: str | os.PathLike, next_number: Callable[[pathlib.Path], int]
 ) -> Iterator[NumberedFolder]:
-    """Fill a folder aside, then rename it to the next free number in `parent`.
+    """Fill a temporary folder, then rename it to the next free number in `parent`.
 
-    Another process may do the same meanwhile: neither takes the other's number.
+    Several processes may do this at the same time; each gets its own number.
 
     Args:
-        parent: Holds the numbered folders; it is made if it is absent.
+        parent: Folder of the numbered folders; it is made if absent.
         next_number: Returns the number to try, given `parent`.
 
     Yields:
-        The folder: fill `aside`; afterwards `path` says where it is.
+        The folder: fill `aside`; afterwards `path` is its path.
     """
     check_folder(parent)
     parent = pathlib.Path(parent)
@@ -177,12 +177,11 @@ def numbered_folder(
 def folder_aside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Make an empty folder beside `path`, on the same disk, to be filled and renamed.
 
-    It lies in a hidden folder that this process locks and deletes in the end. A process
-    that is killed loses its lock: the next call for the same `path` deletes what it
-    left.
+    It is inside a hidden folder that this process locks and finally deletes. A killed
+    process loses its lock, and the next call for the same `path` deletes its folder.
 
     Yields:
-        The folder to be filled.
+        The folder to fill.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -196,12 +195,12 @@ def folder_aside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def sweep(parent: str | os.PathLike, pattern: str) -> None:
-    """Delete what killed processes left of the folders that `folder_aside` made.
+    """Delete the folders of `folder_aside` that killed processes left.
 
     Args:
-        parent: The folder to look in; it need not exist.
-        pattern: Names to look at, such as `.step-*`. Folders of living processes stay,
-            and so does everything on a file system that has no locks.
+        parent: The folder to search; it need not exist.
+        pattern: Pattern of names, such as `.step-*`. Folders of running processes stay,
+            and so does everything on a file system without locks.
     """
     for holder in pathlib.Path(parent).glob(pattern):
         with contextlib.suppress(OSError), open(holder / _LOCK, "r+b") as lock:
@@ -210,7 +209,7 @@ def sweep(parent: str | os.PathLike, pattern: str) -> None:
 
 
 def _locked_folder(path: pathlib.Path) -> tuple[pathlib.Path, BinaryIO]:
-    """Make a hidden folder with a lock, which is held, and an empty folder `_NEW`."""
+    """Make a hidden folder with a held lock and an empty folder `_NEW`."""
     while True:
         holder = pathlib.Path(
             tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
@@ -231,14 +230,14 @@ def _locked_folder(path: pathlib.Path) -> tuple[pathlib.Path, BinaryIO]:
 
 
 def _clear(holder: pathlib.Path) -> None:
-    """Delete a folder that `_locked_folder` made, but first put back what it replaced.
+    """Delete a folder of `_locked_folder`, after restoring the folder it replaced.
 
-    Where that fails too, everything stays, for a person to find.
+    If restoring fails, nothing is deleted.
     """
     path = holder.parent / holder.name[1:].rpartition(".")[0]
     if (holder / _OLD).exists() and not path.exists():
         os.rename(holder / _OLD, path)
-    for part in (_NEW, _OLD, ""):  # the lock last: without it nobody may sweep the rest
+    for part in (_NEW, _OLD, ""):  # the lock last: `sweep` needs it
         shutil.rmtree(holder / part, ignore_errors=True)
 
 
@@ -258,15 +257,15 @@ def _opened(path, *how, **options) -> Iterator[BinaryIO]:
         try:
             yield file
         except BaseException:
-            file.raw.close()  # or closing would fail again to write what is buffered
+            file.raw.close()  # a normal close would try to write the buffer again
             raise
 
 
 def _lock(file: BinaryIO) -> None:
-    """Lock a file until it is closed, where the file system has locks.
+    """Lock a file until it is closed, if the file system has locks.
 
     Raises:
-        OSError: If another program holds it.
+        OSError: If another program holds the lock.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -280,7 +279,7 @@ def _lock(file: BinaryIO) -> None:
 
 
 def reason(error: Any) -> str:
-    """Return what a TensorFlow file error says, without nodes and temporary files.
+    """Return the message of a TensorFlow file error, without nodes and file names.
 
     Args:
         error: A `tf.errors.OpError`.

@@ -57,6 +57,7 @@ class ModelConfig:
     # "post": LayerNorm(x + Sublayer(x)), the paper's; "pre":
     # x + Sublayer(LayerNorm(x)), with one more LayerNorm after each stack.
     norm_placement: str = "post"
+    # Added to the variance in layer normalization.
     layer_norm_epsilon: float = 1e-6
     # Bias in the four projections of multi-head attention (§3.2.2 has none).
     attention_bias: bool = False
@@ -76,6 +77,7 @@ class ModelConfig:
     first_position: int = 0
     # Rows of the learned position table; sinusoids have no limit.
     num_positions: int = 1024
+    # Special ids, which the vocabulary decides.
     pad_id: int = PAD_ID
     bos_id: int = BOS_ID
     eos_id: int = EOS_ID
@@ -172,11 +174,15 @@ class TrainingConfig:
     pack: bool = False
     # Factor on the learning rate of Eq. 3.
     learning_rate_scale: float = 1.0
+    # Steps over which the learning rate rises (§5.3).
     warmup_steps: int = 4000
+    # beta_1 of Adam (§5.3).
     adam_beta_1: float = 0.9
+    # beta_2 of Adam (§5.3).
     adam_beta_2: float = 0.98
+    # epsilon of Adam (§5.3).
     adam_epsilon: float = 1e-9
-    # epsilon_ls of §5.4.
+    # epsilon_ls of label smoothing (§5.4).
     label_smoothing: float = 0.1
     # Parsing: weight of a loss that makes a head of each decoder layer look at the next
     # word; 0: none, as in the paper.
@@ -325,7 +331,7 @@ def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
     """Build a config from a mapping, as read from JSON.
 
     Raises:
-        ValueError: If a key is no field of `config_class`.
+        ValueError: If a key is not a field of `config_class`.
     """
     names = [field.name for field in dataclasses.fields(config_class)]
     for key in values:

@@ -159,7 +159,7 @@ def test_a_device_stays(device):
 def test_a_file_in_place_of_a_folder_is_refused_and_stays(tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("years of work")
-    message = r"thesis\.txt is a file, and a folder is needed: give another path\."
+    message = r"thesis\.txt is a file, but a folder is needed: give another path\."
     with (
         pytest.raises(NotADirectoryError, match=message),
         atomic_files.atomic_folder(path),

@@ -1,7 +1,7 @@
-"""How good a model is, and the paper's Table 3 again.
+"""Measures of translations, and the reproduction of Table 3.
 
-Begin with `bleu`: three conventions of BLEU, chrF, exact match. `translations` makes
-the outputs to score, `table3` trains every row of the table.
+Begin with `bleu`: three conventions of BLEU, chrF, exact match. `translations` produces
+the outputs to score; `table3` trains every row of the table.
 """
 
 from keras_transformer.evaluation.bleu import (

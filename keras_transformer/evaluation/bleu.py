@@ -1,12 +1,12 @@
-"""How good translations are: BLEU in three conventions, chrF and exact match.
+"""Scores of translations: BLEU in three conventions, chrF and exact match.
 
-A BLEU score means little without the tokenization behind it. The three here:
+A BLEU score depends on the tokenization. The three conventions are:
 
-* sacreBLEU, cased, with the 13a tokenizer: the number to compare between papers today.
-* Tokenized BLEU: Moses tokenizer, then `multi-bleu.perl` on its tokens. What
-  papers of 2014 to 2017 printed.
-* Compound-split BLEU: the same after hyphenated words are cut at the hyphen, which adds
-  easy n-grams and about half a point. The 27.3 and 28.4 of Table 2 are of this kind.
+* sacreBLEU, cased, with the 13a tokenizer: comparable between papers today.
+* Tokenized BLEU: `multi-bleu.perl` on the tokens of the Moses tokenizer, as in papers
+  of 2014 to 2017.
+* Compound-split BLEU: the same after hyphenated words are split at the hyphen, which
+  adds easy n-grams and about half a point. Table 2 reports this: 27.3 and 28.4.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _HYPHEN_IN_WORD = re.compile(r"(\S)-(\S)")
 class TranslationScores:
     """Scores of one set of translations; all but counts and perplexity in [0, 100]."""
 
-    # Cased, 13a tokenizer, exponential smoothing: `signature` says it in full.
+    # Cased, 13a tokenizer, exponential smoothing; see `signature`.
     sacrebleu: float
     # 95 % bootstrap interval of `sacrebleu` over the choice of test sentences; None
-    # where no samples were asked for.
+    # without samples.
     sacrebleu_low: float | None
     sacrebleu_high: float | None
-    # On Moses tokens, cased, no smoothing: `tokenized_signature` says it in full.
+    # On Moses tokens, cased, no smoothing; see `tokenized_signature`.
     bleu_tokenized: float
-    # The same on lower-cased tokens, as Multi30k's published numbers are.
+    # The same on lower-cased tokens, as usual for Multi30k.
     bleu_tokenized_lowercase: float
-    # On Moses tokens cut at hyphens: Table 2 of the paper.
+    # On Moses tokens split at hyphens: Table 2 of the paper.
     bleu_compound_split: float
     # chrF2: F-score of character n-grams up to 6, recall counted twice.
     chrf: float
-    # Percentage of translations equal to their reference but for outer whitespace.
+    # Percentage of translations equal to their reference, ignoring outer whitespace.
     exact_match: float
     num_sentences: int
     signature: str
     tokenized_signature: str
-    # Of the reference under the model, per token; None where no model took part.
+    # Of the references under the model, per token; None without a model.
     perplexity: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a mapping that JSON can hold."""
+        """Return the fields as a mapping for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -71,21 +71,21 @@ def score_translations(
 
     Args:
         hypotheses: Translations as plain text, not tokenized; may be empty strings.
-        references: What each should have been, in the same order.
-        target_language: Code such as "de" or "pt-BR": which abbreviations the Moses
-            tokenizer leaves whole. A language without a list of them gets the English
-            one, as in Moses, and a warning.
-        bootstrap_samples: Test sets drawn with replacement for the interval of
-            sacreBLEU; 0 leaves it out.
-        seed: Of these draws.
+        references: Reference translations in the same order.
+        target_language: Code such as "de" or "pt-BR". It decides which abbreviations
+            the Moses tokenizer knows. A language without a list of abbreviations uses
+            the English list, as in Moses, with a warning.
+        bootstrap_samples: Resampled test sets for the interval of sacreBLEU; 0: no
+            interval.
+        seed: Seed of the resampling.
 
     Returns:
         The scores, without perplexity: `dataclasses.replace` adds it.
 
     Raises:
-        TypeError: If an argument is a single string, or a line no string.
+        TypeError: If an argument is a single string, or a line is not a string.
         ValueError: If there are no lines, or not one reference for each hypothesis, or
-            `target_language` is no language code.
+            `target_language` is not a language code.
     """
     _check_lines("hypotheses", hypotheses)
     _check_lines("references", references)
@@ -123,14 +123,14 @@ def score_translations(
 
 
 def moses_tokenized(lines: Sequence[str], target_language: str) -> list[str]:
-    """Return each line as its Moses tokens, joined by spaces: what papers scored.
+    """Return the Moses tokens of each line, joined by spaces.
 
     Args:
         lines: Plain text.
-        target_language: As of `score_translations`.
+        target_language: As in `score_translations`.
 
     Raises:
-        ValueError: If `target_language` is no language code.
+        ValueError: If `target_language` is not a language code.
     """
     return [*map(_moses_tokenizer(_moses_language(target_language)), lines)]
 
@@ -138,11 +138,11 @@ def moses_tokenized(lines: Sequence[str], target_language: str) -> list[str]:
 def _sentence_statistics(
     metric: sacrebleu.BLEU, hypotheses: Sequence[str], references: Sequence[str]
 ) -> np.ndarray:
-    """Return what BLEU counts in each sentence, int64 `[sentence, 2 + 2 * order]`.
+    """Return the counts of BLEU for each sentence, int64 `[sentence, 2 + 2 * order]`.
 
-    A row holds both lengths in tokens, then per n-gram order the matches, then per
-    order the n-grams of the hypothesis. BLEU of any selection of sentences follows from
-    the sum of their rows.
+    A row has both lengths in tokens, the matches for each n-gram order, and the n-grams
+    of the hypothesis for each order. BLEU of any selection of sentences is computed
+    from the sum of their rows.
     """
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -168,8 +168,8 @@ def _bootstrap_interval(
 ) -> tuple[float | None, float | None]:
     """Return the 2.5 and 97.5 percentiles of BLEU over resampled test sets.
 
-    sacreBLEU's own resampling needs memory for all samples at once (0.8 GB for 20,000
-    sentences), takes its seed from the environment and gives half the width only.
+    sacreBLEU's resampling needs memory for all samples at once (0.8 GB for 20,000
+    sentences), reads its seed from the environment and returns only half the width.
     """
     if num_samples == 0:
         return None, None
@@ -177,8 +177,8 @@ def _bootstrap_interval(
     num_sentences = len(statistics)
     scores = []
     for _ in range(num_samples):
-        drawn = generator.integers(num_sentences, size=num_sentences)
-        scores.append(_bleu(metric, statistics[drawn].sum(axis=0)))
+        chosen = generator.integers(num_sentences, size=num_sentences)
+        scores.append(_bleu(metric, statistics[chosen].sum(axis=0)))
     low, high = np.percentile(scores, [2.5, 97.5])
     return float(low), float(high)
 
@@ -186,20 +186,20 @@ def _bootstrap_interval(
 def _moses_tokenizer(language: str):
     """Return a function from a line to its Moses tokens, joined by spaces.
 
-    The options are those of `tokenizer.perl -l LANGUAGE`: special characters escaped,
-    hyphens left alone (no `-a`), punctuation not normalized before. They give the
-    published 19.52 (tokenized) and 20.00 (compound-split) of the newstest2014 output in
-    the tests, with equal token counts; `-a` would give 20.00 and 20.85, normalized
-    punctuation 20.44 and 20.90.
+    The options are those of `tokenizer.perl -l LANGUAGE`: special characters are
+    escaped, hyphens are kept (no `-a`), punctuation is not normalized. They reproduce
+    the published 19.52 (tokenized) and 20.00 (compound-split) of the newstest2014
+    output in the tests, with equal token counts. With `-a` they would be 20.00 and
+    20.85, with normalized punctuation 20.44 and 20.90.
     """
     tokenizer = sacremoses.MosesTokenizer(language)
     return lambda line: tokenizer.tokenize(line, return_str=True)
 
 
 def _split_compounds(tokens: str) -> str:
-    """Cut words at their hyphens, marked as in tensor2tensor's get_ende_bleu.sh.
+    """Split words at their hyphens, marked as in tensor2tensor's get_ende_bleu.sh.
 
-    As there, of two hyphens with one character between only the first is cut.
+    As there, only the first of two hyphens with one character between is split.
     """
     return _HYPHEN_IN_WORD.sub(r"\1 ##AT##-##AT## \2", tokens)
 
@@ -207,8 +207,8 @@ def _split_compounds(tokens: str) -> str:
 def _token_bleu(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> float:
-    """Return BLEU on tokens that are given, without smoothing, as multi-bleu.perl."""
-    # `force`: silences the warning that the text looks tokenized, as it should.
+    """Return BLEU on given tokens, without smoothing, as multi-bleu.perl."""
+    # `force` silences the warning that the text looks tokenized.
     metric = sacrebleu.BLEU(
         tokenize="none", smooth_method="none", lowercase=lowercase, force=True
     )

@@ -20,14 +20,14 @@ def reference_perplexity(
 ) -> float:
     """Measure exp of the mean negative log-likelihood of the references' subwords.
 
-    EOS counts as a subword. As in Table 3, the figure depends on the vocabulary and is
-    not to be compared with perplexities per word.
+    EOS counts as a subword. As in Table 3, the value depends on the vocabulary and must
+    not be compared with perplexities per word.
 
     Args:
         model: A compiled model; its `evaluate` reports `perplexity`.
-        tokenizer: The model's.
-        sources: One text each.
-        references: What each is translated to.
+        tokenizer: The model's tokenizer.
+        sources: Source texts.
+        references: Their reference translations.
         max_length: Pairs with more tokens on a side are left out.
 
     Raises:
@@ -59,5 +59,5 @@ def reference_perplexity(
 
 
 def _lengths(tokenizer, texts):
-    """int `[len(texts)]`, tokens of each text, EOS counted."""
+    """Return the tokens of each text, EOS included, int `[len(texts)]`."""
     return np.array([len(tokens) + 1 for tokens in tokenizer.encode(list(texts))])

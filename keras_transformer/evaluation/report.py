@@ -6,7 +6,7 @@ from keras_transformer.evaluation import bleu
 
 
 def format_scores(scores: bleu.TranslationScores) -> str:
-    """Return the scores as lines for people to read, with the signatures they need."""
+    """Return the scores as lines of text, with their signatures."""
     sacrebleu_value = f"{scores.sacrebleu:.2f}"
     if scores.sacrebleu_low is not None:
         interval = f"{scores.sacrebleu_low:.2f} to {scores.sacrebleu_high:.2f}"

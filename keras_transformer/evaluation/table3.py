@@ -1,4 +1,4 @@
-"""Table 3 again: its rows trained one after another and set beside the paper's."""
+"""Reproduction of Table 3: trains its rows and compares them with the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from keras_transformer import atomic_files, presets
 from keras_transformer.config import check_choice
 from keras_transformer.model import cost
 
-# Names of the rows as the paper has them; each is base with one change.
+# Names of the rows in the paper; each is base with one change.
 ROWS = (
     "base",
     *(
@@ -31,32 +31,32 @@ ROWS = (
     "big",
 )
 SCALES = ("full", "mini")
-# What `mini` divides by. Heads stay as many and become narrower; the warm-up shrinks
-# less than the steps, so that the rate does not rise too fast to follow.
+# Divisors of `mini`. The number of heads stays the same. The warm-up shrinks less than
+# the steps, because a rate that rises too fast diverges.
 _MINI_WIDTH, _MINI_DEPTH = 4, 2
 _MINI_STEPS, _MINI_WARMUP, _MINI_BATCH = 50, 10, 10
-# Tokens of a sentence, for estimates of cost.
+# Tokens of a sentence in estimates of cost.
 _LENGTH = 30
 
 
 @dataclasses.dataclass(frozen=True)
 class RowResult:
-    """What a row came to, on the validation split: `result.json`."""
+    """Results of a row on the validation split: `result.json`."""
 
     row: str
-    # Everything the row was made of, as its `config.json`.
+    # The row's configuration, as in its `config.json`.
     config: dict[str, Any]
     # Per subword.
     perplexity: float
     # Tokenized BLEU of the last weights by beam search, as in Table 3.
     bleu: float
     num_parameters: int
-    # Of the whole row, training and evaluation, over all its sittings.
+    # Training and evaluation, summed over all starts of the program.
     seconds: float
 
 
 def choose_rows(text: str) -> list[str]:
-    """Return the rows that a list such as "A1,B2" or "all" names, base first.
+    """Return the rows named by a list such as "A1,B2" or by "all", base first.
 
     Raises:
         ValueError: If a row is not in the table; the message suggests the nearest.
@@ -70,7 +70,7 @@ def choose_rows(text: str) -> list[str]:
 
 
 def row_preset(row: str, scale: str = "full") -> presets.Preset:
-    """Return the preset of a row, shrunk where `scale` is "mini"."""
+    """Return the preset of a row, shrunk if `scale` is "mini"."""
     check_choice("scale", scale, SCALES)
     name = row if row in presets.names() else f"table3_{row.lower()}"
     preset = presets.get(name)
@@ -78,7 +78,7 @@ def row_preset(row: str, scale: str = "full") -> presets.Preset:
 
 
 def shrink(preset: presets.Preset) -> presets.Preset:
-    """Make a preset small enough for a CPU and keep its change from base.
+    """Make a preset small enough for a CPU; its change from base stays.
 
     Widths are divided by 4, layers by 2, steps by 50, batches and warm-up by 10; heads,
     rates and the rest stay.
@@ -107,14 +107,14 @@ def shrink(preset: presets.Preset) -> presets.Preset:
 def seconds_left(
     results: Mapping[str, RowResult], chosen: Mapping[str, presets.Preset]
 ) -> float | None:
-    """Estimate how long the other rows take, by what they cost in FLOPs.
+    """Estimate how long the remaining rows take, from their FLOPs.
 
     Args:
-        results: Of the rows that are finished.
-        chosen: What every row trains.
+        results: Results of the finished rows.
+        chosen: Presets of all rows.
 
     Returns:
-        The seconds; None while no row is finished.
+        The seconds; None if no row is finished.
     """
     if not results:
         return None
@@ -132,7 +132,7 @@ def seconds_left(
 
 
 def print_at_once(line: str) -> None:
-    """Print a line that a program reading our output gets now."""
+    """Print a line without buffering."""
     print(line, flush=True)
 
 
@@ -145,34 +145,34 @@ def run_row(
     resolve_options: dict[str, Any],
     write: Callable[[str], None] = print_at_once,
 ) -> RowResult:
-    """Train and evaluate a row, go on where it was stopped, or read its result.
+    """Train and evaluate a row, resume it, or read its result if it is finished.
 
     Args:
         row: Its name in the paper.
-        preset: What to train.
+        preset: The model to train.
         data_dir: A prepared corpus.
-        row_dir: Where the model, the translations and `result.json` go.
+        row_dir: Folder for the model, the translations and `result.json`.
         options: Fields of `training.run_options.RunOptions`.
         resolve_options: Arguments of `training.run_setup.resolve`.
         write: Takes lines of progress.
 
     Raises:
         ValueError: If `row_dir` holds a row of other settings.
-        FileNotFoundError: If `data_dir` is no prepared corpus.
+        FileNotFoundError: If `data_dir` is not a prepared corpus.
     """
     from keras_transformer import data, evaluation, text_files
     from keras_transformer.evaluation import translations
     from keras_transformer.training import run as training_run
 
-    place = pathlib.Path(row_dir)
+    folder = pathlib.Path(row_dir)
     config = training_run.resolve(
         preset, data.read_metadata(data_dir), **resolve_options
     )
-    finished = read_result(place)
+    finished = read_result(folder)
     if finished and finished.config == json.loads(json.dumps(config.to_json())):
         write(f"{row}: finished before")
         return finished
-    clock = _Clock(place / "seconds.json")
+    clock = _Clock(folder / "seconds.json")
 
     def progress(line):
         clock.save()
@@ -180,7 +180,7 @@ def run_row(
 
     summary = training_run.train(
         data_dir,
-        place / "model",
+        folder / "model",
         config,
         training_run.RunOptions(**options),
         write=progress,
@@ -191,12 +191,12 @@ def run_row(
     )
     # The paper's caption: "beam search ..., but no checkpoint averaging".
     hypotheses, language, perplexity = translations.translate_and_measure(
-        place / "model", sources, references, checkpoint="latest"
+        folder / "model", sources, references, checkpoint="latest"
     )
     scores = evaluation.score_translations(
         hypotheses, references, target_language=language, bootstrap_samples=0
     )
-    text_files.write_lines(place / "valid.hypothesis", hypotheses)
+    text_files.write_lines(folder / "valid.hypothesis", hypotheses)
     result = RowResult(
         row=row,
         config=config.to_json(),
@@ -206,7 +206,7 @@ def run_row(
         seconds=round(clock.save(), 1),
     )
     atomic_files.atomic_write(
-        place / "result.json", json.dumps(dataclasses.asdict(result), indent=2) + "\n"
+        folder / "result.json", json.dumps(dataclasses.asdict(result), indent=2) + "\n"
     )
     return result
 
@@ -216,16 +216,16 @@ def in_own_process(
 ) -> Any:
     """Call a function in a fresh process, which ends when this one does.
 
-    TensorFlow keeps devices and memory of a run for the life of the process.
+    TensorFlow keeps the devices and memory of a run until its process ends.
 
     Args:
         function: A function of a module.
-        *arguments: What it takes.
-        prepare: Called first there, such as what imports TensorFlow quietly.
+        *arguments: Arguments of the function.
+        prepare: Called first in the new process, for instance to import TensorFlow.
 
     Raises:
         ChildProcessError: If the process was killed.
-        Exception: What the function raises.
+        Exception: Any error that the function raises.
     """
     pool = ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare,)
@@ -235,8 +235,8 @@ def in_own_process(
             return pool.submit(function, *arguments).result()
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                "The process of this row was killed, perhaps for want of memory. Run "
-                "the same command again to go on from its last checkpoint."
+                "The process of this row was killed, perhaps because memory ran out. "
+                "Run the same command again to resume from its last checkpoint."
             ) from error
         except BaseException:
             for process in multiprocessing.active_children():
@@ -245,7 +245,7 @@ def in_own_process(
 
 
 def read_result(row_dir: str | os.PathLike) -> RowResult | None:
-    """Read the result of a row; None: it has not been finished.
+    """Read the result of a row; None if it is not finished.
 
     Raises:
         ValueError: If the file is damaged.
@@ -257,8 +257,8 @@ def read_result(row_dir: str | os.PathLike) -> RowResult | None:
         return RowResult(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"{path} is damaged ({error}). Delete it: the row is then evaluated again "
-            "from its last checkpoint."
+            f"{path} is damaged ({error}). Delete it, so that the row is evaluated "
+            "again from its last checkpoint."
         ) from error
 
 
@@ -271,15 +271,15 @@ def difference_p_value(
     """Test whether two sets of translations differ in tokenized BLEU.
 
     Args:
-        hypotheses: One set.
-        baseline: The other, of the same sources.
-        references: What each should have been.
-        target_language: As of `evaluation.score_translations`.
+        hypotheses: Translations of one system.
+        baseline: Translations of the other system, of the same sources.
+        references: Reference translations.
+        target_language: As in `evaluation.score_translations`.
 
     Returns:
-        sacreBLEU's p of a paired bootstrap with 1,000 samples: how likely a difference
-        this large is for two systems that are equally good. It knows nothing of what
-        another seed of the training would change.
+        sacreBLEU's p value of a paired bootstrap with 1,000 samples: the probability of
+        a difference this large between two equally good systems. It does not include
+        the variation between seeds of the training.
     """
     import sacrebleu
     from sacrebleu import significance
@@ -302,7 +302,7 @@ def difference_p_value(
 
 
 class _Clock:
-    """Seconds since the start, over all sittings, kept in a file."""
+    """Counts seconds over all starts of the program, saved in a file."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path
@@ -313,7 +313,7 @@ class _Clock:
         self._began = time.perf_counter()
 
     def save(self) -> float:
-        """Write the seconds down and return them."""
+        """Save the seconds and return them."""
         seconds = self._before + time.perf_counter() - self._began
         atomic_files.atomic_write(self._path, f"{seconds}\n")
         return seconds
@@ -326,9 +326,9 @@ def _begin(prepare: Callable[[], None] | None) -> None:
 
 
 def _end_with_parent() -> None:
-    """Make this process end when the one that started it is gone."""
+    """Make this process end when its parent ends."""
     logging.set_verbosity(logging.WARNING)
-    os.setsid()  # Ctrl-C reaches the parent alone, which then ends this process
+    os.setsid()  # only the parent gets Ctrl-C; it then ends this process
     parent = multiprocessing.parent_process()
 
     def wait():

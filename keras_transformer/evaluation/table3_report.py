@@ -1,4 +1,4 @@
-"""The report of a reproduction of Table 3: the paper's figures, ours, what changed."""
+"""The report of a reproduction of Table 3, compared with the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keras_transformer.evaluation.table3 import RowResult
 from keras_transformer.presets import Preset
 from keras_transformer.visualization import figures
 
-# A difference in BLEU counts where sacreBLEU's paired bootstrap gives less.
+# A difference in BLEU counts if the p value of the paired bootstrap is below this.
 SIGNIFICANT_P = 0.05
 _COLUMNS = (
     "row",
@@ -36,7 +36,7 @@ _COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class ComparedRow:
-    """A row of the paper and the same row of ours, with their changes from base."""
+    """A row of the paper and its reproduction, with their changes from base."""
 
     row: str
     # What the row changes, in words.
@@ -53,17 +53,17 @@ class ComparedRow:
     paper_bleu_change: float
     perplexity_change: float
     bleu_change: float
-    # Of the paired bootstrap against base; None for base itself.
+    # p value of the paired bootstrap against base; None for base itself.
     p_value: float | None
 
     @property
     def perplexity_verdict(self) -> str:
-        """Whether perplexity went where the paper's went."""
+        """Whether perplexity changed in the same direction as in the paper."""
         return _verdict(self.paper_perplexity_change, self.perplexity_change)
 
     @property
     def bleu_verdict(self) -> str:
-        """Whether BLEU went where the paper's went, if it went anywhere."""
+        """Whether BLEU changed in the same direction, if the change is significant."""
         verdict = _verdict(self.paper_bleu_change, self.bleu_change)
         is_close = self.p_value is not None and self.p_value >= SIGNIFICANT_P
         return "too close to tell" if is_close and verdict in ("yes", "no") else verdict
@@ -79,19 +79,19 @@ def write_report(
     seed: int,
     command: str,
 ) -> list[ComparedRow]:
-    """Write the page and, beside it, the picture of the rows that are there.
+    """Write the page, and a picture of the finished rows beside it.
 
     Args:
-        path: The page, ending in `.md`; rows lie in folders beside it.
-        data_dir: The corpus they were trained on.
-        scaled: What was trained, or will be, by row.
-        results: Of the rows that are finished, base first.
+        path: The page, ending in `.md`; the folders of the rows are beside it.
+        data_dir: The corpus the rows were trained on.
+        scaled: Preset of each row.
+        results: Results of the finished rows, base first.
         scale: "full" or "mini".
-        seed: Of the runs.
-        command: What makes this report.
+        seed: Seed of the runs.
+        command: The command that makes this report.
 
     Returns:
-        The rows, compared.
+        The compared rows.
     """
     page = pathlib.Path(path)
     metadata = data.read_metadata(data_dir)
@@ -142,12 +142,12 @@ def compare(
     results: Sequence[RowResult],
     p_values: Sequence[float | None],
 ) -> list[ComparedRow]:
-    """Set rows beside the paper's.
+    """Compare rows with the paper.
 
     Args:
-        presets: Of the rows, as published; base first.
-        results: Of the same rows.
-        p_values: Of the difference in BLEU to base, None for base.
+        presets: Published presets of the rows, base first.
+        results: Results of the same rows.
+        p_values: p value of each row's difference in BLEU to base; None for base.
     """
     base_paper, base = presets[0].paper, results[0]
     return [
@@ -161,7 +161,7 @@ def compare(
             bleu=result.bleu,
             num_parameters=result.num_parameters,
             seconds=result.seconds,
-            # As many digits as the paper has.
+            # Rounded to the digits of the paper.
             paper_perplexity_change=round(
                 preset.paper.perplexity - base_paper.perplexity, 2
             ),
@@ -179,8 +179,8 @@ def markdown(rows: Sequence[ComparedRow], facts: dict[str, Any]) -> str:
 
     Args:
         rows: From `compare`.
-        facts: What the page says of the run: "scale", "command", "machine", "data",
-            "recipe", "missing" (rows that are still to come) and "picture".
+        facts: Facts on the run: "scale", "command", "machine", "data", "recipe",
+            "missing" (rows that are not finished) and "picture".
     """
     lines = [
         f"# Table 3, reproduced ({facts['scale']})",
@@ -214,7 +214,7 @@ def markdown(rows: Sequence[ComparedRow], facts: dict[str, Any]) -> str:
 
 
 def summary(rows: Sequence[ComparedRow]) -> str:
-    """Say in a sentence for which rows the paper's direction appeared."""
+    """Say for which rows the change has the direction of the paper's change."""
     parts = []
     for name in ("perplexity", "bleu"):
         by_verdict: dict[str, list[str]] = {}
@@ -231,8 +231,8 @@ def summary(rows: Sequence[ComparedRow]) -> str:
 def figure(rows: Sequence[ComparedRow]) -> Figure:
     """Draw the changes from base, the paper's and ours, for perplexity and BLEU."""
     shown = rows[1:]
-    drawn = Figure(figsize=(9, 1.6 + 0.34 * len(shown)), layout="constrained")
-    axes = drawn.subplots(1, 2, sharey=True)
+    chart = Figure(figsize=(9, 1.6 + 0.34 * len(shown)), layout="constrained")
+    axes = chart.subplots(1, 2, sharey=True)
     heights = range(len(shown))
     for axis, name, label in (
         (axes[0], "perplexity", "change of perplexity (less is better)"),
@@ -248,10 +248,10 @@ def figure(rows: Sequence[ComparedRow]) -> Figure:
         axis.grid(True, axis="x", alpha=0.3)
     axes[0].set_yticks(heights, [f"{row.row}: {row.change}" for row in shown])
     axes[0].invert_yaxis()
-    drawn.legend(
+    chart.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2
     )
-    return drawn
+    return chart
 
 
 def _line(row: ComparedRow) -> str:

@@ -24,21 +24,21 @@ def translate_and_measure(
 ) -> tuple[list[str], str, float]:
     """Translate sources by beam search and measure how likely the references are.
 
-    Says on standard error how many sources were cut to the model's limit.
+    Prints to standard error how many sources were cut to the model's limit.
 
     Args:
-        model_dir: A trained model.
-        sources: One text each.
-        references: What each should become.
+        model_dir: Folder of a trained model.
+        sources: Source texts.
+        references: Their reference translations.
         checkpoint: Which weights; see `ModelDir.choose`.
         batch_size: Sources translated at once.
-        **decoding: Fields of `DecodingConfig`; None leaves the run's own value.
+        **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
     Returns:
         The translations, the target language's code, and the perplexity per subword.
     """
-    place = ModelDir(model_dir)
-    translator = place.load_translator(checkpoint, **decoding).with_prepared_weights()
+    run = ModelDir(model_dir)
+    translator = run.load_translator(checkpoint, **decoding).with_prepared_weights()
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)
@@ -46,4 +46,4 @@ def translate_and_measure(
     model = translator.model
     model.compile(loss=LabelSmoothedCrossEntropy())
     perplexity = reference_perplexity(model, translator.tokenizer, sources, references)
-    return hypotheses, place.read_config().target_language, perplexity
+    return hypotheses, run.read_config().target_language, perplexity

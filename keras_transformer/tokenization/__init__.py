@@ -1,7 +1,7 @@
 """Subword vocabularies: trained on the host, applied in the graph (§5.1).
 
-Begin with `tokenizer`, what every vocabulary offers; `sentence_piece` and `word_piece`
-are the two kinds, `loading` reads either back.
+Begin with `tokenizer`, the interface of every tokenizer. `sentence_piece` and
+`word_piece` are the two kinds; `loading` loads a saved one.
 """
 
 from keras_transformer.tokenization.loading import load

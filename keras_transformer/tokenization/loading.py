@@ -1,4 +1,4 @@
-"""Reading a tokenizer folder back."""
+"""Loading a saved tokenizer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def load(directory: str | os.PathLike) -> tokenizer.Tokenizer:
     path = directory / tokenizer_class.vocabulary_name
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} is absent, but {tokenizer.DESCRIPTION_NAME} beside it asks for "
+            f"{path} is absent, but {tokenizer.DESCRIPTION_NAME} beside it names "
             "it. Copy the whole folder again, or prepare the data again."
         )
     vocabulary = path.read_bytes()
-    # Before it is parsed: a damaged file should not end in a parser's complaint.
+    # Checked before parsing, so that a damaged file gets a clear message.
     fingerprint = {"fingerprint": tokenizer.fingerprint_of(vocabulary)}
     _check_described(path, description, fingerprint)
     loaded = tokenizer_class(vocabulary, kind=description["kind"])
@@ -70,7 +70,7 @@ def _read_description(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _check_described(path, description, found):
-    """Another vocabulary, or other ids in it, would translate nonsense."""
+    """Raise if the vocabulary or its ids differ: translations would be wrong."""
     for name, value in found.items():
         if description.get(name) != value:
             raise ValueError(

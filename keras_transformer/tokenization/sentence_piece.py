@@ -21,30 +21,30 @@ from keras_transformer.tokenization import (
     training_text,
 )
 
-# SentencePiece writes a space as U+2581 inside its pieces, so a U+2581 of the text
-# would come back as a space. These rules, kept in the model file, write it as U+FDD0
-# and "1", and U+FDD0 itself (which Unicode reserves for such inner use) as U+FDD0 "0".
+# SentencePiece represents a space by U+2581, so a U+2581 in the text would be decoded
+# as a space. These rules, which the model file contains, replace it by U+FDD0 and "1",
+# and U+FDD0 (which Unicode reserves for internal use) by U+FDD0 and "0".
 _NORMALIZATION_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 
-# One id for each byte, so that any character can be spelled.
+# Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
 _NUM_SPECIAL_IDS = 4
 
 
 class SentencePieceTokenizer(tokenizer.Tokenizer):
-    """A SentencePiece model: trained here, or brought along as a file.
+    """A SentencePiece model, trained by `train_bpe` or loaded from any file.
 
-    A file made elsewhere applies its own normalization and may lack byte fallback: then
-    what it does not know becomes `unk_id`. If it lacks a padding, BOS or EOS id, these
-    are appended after its vocabulary in this order.
+    A file made elsewhere has its own normalization and may lack byte fallback: unknown
+    characters then become `unk_id`. Missing ids for padding, BOS and EOS are appended
+    to its vocabulary in this order.
 
     Args:
         proto: The bytes of a SentencePiece model file.
-        kind: "bpe" if `train_bpe` made it, "sentencepiece" for an own file.
+        kind: "bpe" if `train_bpe` made it, else "sentencepiece".
 
     Raises:
-        ValueError: If `proto` is no SentencePiece model.
+        ValueError: If `proto` is not a SentencePiece model.
     """
 
     vocabulary_name = "sentencepiece.model"
@@ -62,7 +62,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         self._in_graph = tf_text.SentencepieceTokenizer(proto, out_type=tf.int32)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Split texts into ids with SentencePiece's own threads; see the base class."""
+        """Split texts into ids with SentencePiece's threads; see the base class."""
         tokenizer.check_texts(texts)
         rows = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
         return [np.array(row, np.int32) for row in rows]
@@ -75,11 +75,11 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
 
 
 def from_sentencepiece_file(path: str | os.PathLike) -> SentencePieceTokenizer:
-    """Make a tokenizer from an own SentencePiece model, of any model type.
+    """Make a tokenizer from a SentencePiece model file of any model type.
 
     Raises:
         FileNotFoundError: If the file is absent.
-        ValueError: If it is no SentencePiece model.
+        ValueError: If it is not a SentencePiece model.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -105,18 +105,18 @@ def train_bpe(
 
     Args:
         texts: Source and target lines together, read once.
-        vocab_size: Ids in all, the 4 special ones and the 256 bytes among them (§5.1:
+        vocab_size: Total number of ids, including 4 special ids and 256 bytes (§5.1:
             about 37,000 for EN-DE).
-        character_coverage: Share of the text's characters that get an id of their own,
-            in [0.98, 1]; the rarest are spelled as bytes.
-        split_digits: Whether every digit is a piece of its own, so that a number never
-            seen is spelled like the others.
-        max_sentences: Lines that are kept for training, drawn evenly if there are more.
-            Bounds time and memory.
+        character_coverage: Share of the text's characters that get their own id, in
+            [0.98, 1]; the rarest are encoded as bytes.
+        split_digits: Whether every digit is a separate piece, so that unseen numbers
+            are encoded like others.
+        max_sentences: Most lines used for training, sampled evenly if there are more.
+            It bounds time and memory.
 
     Raises:
         ValueError: If the texts are empty, or `vocab_size` is larger than they allow or
-            smaller than their characters need. The message says the bound.
+            smaller than their characters need; the message has the bound.
     """
     config.check_at_least("vocab_size", vocab_size, 1)
     training_text.check_coverage(character_coverage)
@@ -138,10 +138,10 @@ def train_bpe(
 
 
 def run_trainer(sentences: Iterable[str], *, vocab_size: int, **options) -> bytes:
-    """Run SentencePiece's BPE trainer in silence and translate its errors.
+    """Run SentencePiece's BPE trainer silently and translate its errors.
 
     Args:
-        sentences: Lines as `training_text.sentences` cuts them.
+        sentences: Lines from `training_text.sentences`.
         vocab_size: As in `train_bpe`.
         **options: Passed on to `sentencepiece.SentencePieceTrainer.train`.
 
@@ -168,7 +168,7 @@ def run_trainer(sentences: Iterable[str], *, vocab_size: int, **options) -> byte
 
 
 def _translated(error: RuntimeError, vocab_size: int) -> Exception:
-    """SentencePiece reports bad input as a failed check in its source."""
+    """Translate an error of SentencePiece, which reports bad input as failed checks."""
     if largest := re.search(r"set it to a value <= (\d+)", str(error)):
         return ValueError(tokenizer.too_large_message(vocab_size, int(largest[1])))
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
@@ -181,7 +181,7 @@ def _translated(error: RuntimeError, vocab_size: int) -> Exception:
 
 
 def _rule_files(folder: pathlib.Path) -> dict[str, str]:
-    """SentencePiece takes rules of its own only from files."""
+    """Write the rules to files, the only form in which SentencePiece takes them."""
     paths = {}
     for name, rules in (
         ("normalization_rule_tsv", _NORMALIZATION_RULES),
@@ -194,7 +194,7 @@ def _rule_files(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _without_paths(proto: bytes) -> bytes:
-    """Drop the rule files' temporary paths: they would change the fingerprint."""
+    """Remove the temporary paths of the rule files, which change the fingerprint."""
     model = sentencepiece_proto.ModelProto.FromString(proto)
     model.normalizer_spec.ClearField("normalization_rule_tsv")
     model.denormalizer_spec.ClearField("normalization_rule_tsv")
@@ -203,7 +203,7 @@ def _without_paths(proto: bytes) -> bytes:
 
 def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
     try:
-        if proto:  # without, SentencePiece makes a processor that has no model
+        if proto:  # SentencePiece accepts an empty one and has no model then
             return sentencepiece.SentencePieceProcessor(model_proto=proto)
     except RuntimeError as error:
         raise ValueError(f"not a SentencePiece model ({error}).") from error

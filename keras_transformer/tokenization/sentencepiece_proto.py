@@ -1,9 +1,9 @@
 """SentencePiece's model file as a protobuf message, for any version of protobuf.
 
-The class that comes with sentencepiece needs the protobuf that generated it or a newer
-one: protobuf 7 since sentencepiece 0.2.3, while the TensorFlow Serving API 2.21 needs
-protobuf 6. Only fields that this project reads or writes are declared; protobuf keeps
-the others as they are.
+The class of the sentencepiece package needs the version of protobuf that generated it
+or a newer one: protobuf 7 since sentencepiece 0.2.3, while the TensorFlow Serving API
+2.21 needs protobuf 6. Only fields that this package reads or writes are declared;
+protobuf preserves the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _declare() -> type:
                 field.type, field.type_name = Field.TYPE_MESSAGE, kind
             else:
                 field.type = Field.Type.Value(f"TYPE_{kind}")
-    # A pool of its own: sentencepiece declares a file of the same name in the default.
+    # Not in the default pool, where sentencepiece declares a file of the same name.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("ModelProto"))

@@ -1,4 +1,4 @@
-"""What every tokenizer offers, and the folder it is saved in."""
+"""The interface of every tokenizer, and the folder it is saved in."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import tensorflow as tf
 
 from keras_transformer import atomic_files
 
-# Rises when a folder written today could no longer be read, or would give other ids.
+# Increases when older folders can no longer be read, or would give other ids.
 FORMAT_VERSION = 1
 DESCRIPTION_NAME = "tokenizer.json"
 
-# Texts that the host path hands to the graph at once: enough to drown the call, few
-# enough that one long line does not pad thousands of short ones.
+# Texts that `encode` and `decode` pass to the graph at once: enough for a small
+# overhead per text, few enough that one long line does not pad thousands of short ones.
 _TEXTS_PER_CALL = 1024
 
 
 class Tokenizer(tf.Module):
     """Text to subword ids and back, one vocabulary for source and target (§5.1).
 
-    Everything but `encode`, `decode` and `save` runs in the graph: inside a
-    `tf.function`, a tf.data pipeline and a SavedModel of a `tf.Module` that owns the
-    tokenizer. A program that loads such a SavedModel imports tensorflow and
-    tensorflow_text, nothing else.
+    Everything except `encode`, `decode` and `save` runs in the graph: in a
+    `tf.function`, a tf.data pipeline, or a SavedModel of a `tf.Module` that owns the
+    tokenizer. A program that loads such a SavedModel needs only tensorflow and
+    tensorflow_text.
 
-    Runs of U+0020 fold into one and vanish at both ends of a text, and invalid UTF-8
-    becomes U+FFFD. All else comes back as it went in: every character of every script,
-    tabs, line ends, no-break spaces and the NUL character among them. No normalization
-    is applied, so "ﬁ", "½" and letters with combining accents stay as they are.
+    Encoding and decoding a text changes only this: runs of U+0020 become one space and
+    are removed at both ends, and invalid UTF-8 becomes U+FFFD. All other characters
+    are preserved, including tabs, line ends, no-break spaces and NUL. There is no
+    normalization: "ﬁ", "½" and letters with combining accents stay the same.
 
     Attributes:
-        kind: "bpe", "sentencepiece" (an own file) or "wordpiece".
-        vocab_size: Ids lie in [0, vocab_size).
-        pad_id: Fills rows of unequal length; never in the ids of a text.
-        unk_id: Stands for what the vocabulary cannot spell.
-        bos_id: Begins the decoder's input; never in the ids of a text.
-        eos_id: Ends a sequence; never in the ids of a text.
+        kind: "bpe", "sentencepiece" (a file made elsewhere) or "wordpiece".
+        vocab_size: Number of ids; they are in [0, vocab_size).
+        pad_id: Id of padding; never in the ids of a text.
+        unk_id: Id of characters that the vocabulary cannot encode.
+        bos_id: First id of the decoder's input; never in the ids of a text.
+        eos_id: Last id of a sequence; never in the ids of a text.
         fingerprint: Hexadecimal SHA-256 of the vocabulary file, the "tokenizer hash".
     """
 
-    # Set by a subclass: the file beside `DESCRIPTION_NAME` that holds the vocabulary.
+    # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
     vocabulary_name: str
 
     def __init__(
@@ -85,11 +85,11 @@ class Tokenizer(tf.Module):
 
         Args:
             tokens: integer `[batch, length]`, dense or ragged. A row ends before its
-                first `eos_id`; `pad_id` and `bos_id` are passed over.
+                first `eos_id`; `pad_id` and `bos_id` are skipped.
 
         Returns:
-            string `[batch]`, UTF-8. Bytes that are no UTF-8, which only a model can
-            write, become U+FFFD.
+            string `[batch]`, UTF-8. Invalid UTF-8, which only a model can produce,
+            becomes U+FFFD.
         """
         if isinstance(tokens, tf.RaggedTensor):
             tokens = tokens.to_tensor(self.pad_id)
@@ -104,7 +104,7 @@ class Tokenizer(tf.Module):
         return self._join(tf.ragged.boolean_mask(tokens, is_text))
 
     def pieces(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Name the vocabulary entry of every id, in the graph.
+        """Return the vocabulary entry of every id, in the graph.
 
         Args:
             tokens: integer, any shape, dense or ragged.
@@ -116,14 +116,14 @@ class Tokenizer(tf.Module):
         return tf.gather(self._pieces, tokens)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Split texts into ids, on the host; the same ids as `tokenize`.
+        """Split texts into ids outside of the graph; the same ids as `tokenize`.
 
         Returns:
             One int32 `[length]` per text.
 
         Raises:
             TypeError: If `texts` is one string.
-            ValueError: If a text holds half of a surrogate pair, which has no UTF-8.
+            ValueError: If a text has half of a surrogate pair, which has no UTF-8.
         """
         check_texts(texts)
         encoded = []
@@ -134,7 +134,7 @@ class Tokenizer(tf.Module):
         return encoded
 
     def encode_rows(self, texts: Sequence[str]) -> np.ndarray:
-        """Split texts into the rows that a model trains on.
+        """Split texts into padded rows of ids for a model.
 
         Returns:
             int32 `[len(texts), longest]`: the ids of a text, `eos_id`, then `pad_id`.
@@ -143,7 +143,7 @@ class Tokenizer(tf.Module):
         return _padded(ended, self.pad_id)
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
-        """Join ids into texts, on the host; the same text as `detokenize`.
+        """Join ids into texts outside of the graph; the same text as `detokenize`.
 
         Args:
             tokens: One sequence of ids per text.
@@ -158,7 +158,7 @@ class Tokenizer(tf.Module):
         return texts
 
     def save(self, directory: str | os.PathLike) -> None:
-        """Write `tokenizer.json` and the vocabulary; the folder appears whole or not.
+        """Write `tokenizer.json` and the vocabulary atomically.
 
         Raises:
             OSError: If the disk is full or the folder cannot be written.
@@ -176,26 +176,26 @@ class Tokenizer(tf.Module):
             (aside / DESCRIPTION_NAME).write_text(text, encoding="utf-8")
 
     def ids(self) -> dict[str, int]:
-        """The size of the vocabulary and its special ids, under the config's names."""
+        """Return the size of the vocabulary and its special ids."""
         names = ("vocab_size", "pad_id", "unk_id", "bos_id", "eos_id")
         return {name: getattr(self, name) for name in names}
 
     def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Subclass: string `[batch]` to int32 `[batch, (length)]`."""
+        """Override this: string `[batch]` to int32 `[batch, (length)]`."""
         raise NotImplementedError
 
     def _join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        """Subclass: int32 `[batch, (length)]`, no special ids, to string `[batch]`."""
+        """Override this: int32 `[batch, (length)]` without special ids to `[batch]`."""
         raise NotImplementedError
 
 
 def fingerprint_of(vocabulary: bytes) -> str:
-    """The hexadecimal SHA-256 by which a vocabulary is known."""
+    """Return the hexadecimal SHA-256 that identifies a vocabulary."""
     return hashlib.sha256(vocabulary).hexdigest()
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Raise if one string came where several are wanted: it would be cut to letters."""
+    """Raise if `texts` is one string, which would be treated as a list of letters."""
     if isinstance(texts, (str, bytes)):
         raise TypeError(
             f"`texts` must be several strings. Received one: {texts[:40]!r}. "
@@ -204,7 +204,7 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def too_large_message(vocab_size: int, largest: int) -> str:
-    """What to say when the text does not hold as many pieces as asked for."""
+    """Return the message for a `vocab_size` that the text is too small for."""
     return (
         f"`vocab_size` must be at most {largest}: the text allows no more. "
         f"Received: vocab_size={vocab_size}. Pass --vocab_size={largest} or less, or "
@@ -218,7 +218,7 @@ def _chunks(values: Sequence) -> Iterator[list]:
 
 
 def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> np.ndarray:
-    """int32 `[len(rows), longest]`, filled at the end with `pad_id`."""
+    """Return int32 `[len(rows), longest]`, padded at the end with `pad_id`."""
     longest = max((len(row) for row in rows), default=0)
     padded = np.full((len(rows), longest), pad_id, np.int32)
     for index, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Lines as SentencePiece's trainer wants them."""
+"""Lines of text in the form that SentencePiece's trainer accepts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 from keras_transformer import config
 from keras_transformer.tokenization import tokenizer
 
-# SentencePiece leaves out lines of more bytes than it is told to expect, so longer ones
-# are cut, after a space where there is one. UTF-8 takes at most four bytes a character.
+# SentencePiece skips lines with more bytes than its limit, so longer lines are split,
+# after a space if there is one. UTF-8 takes at most four bytes per character.
 _MAX_CHARACTERS = 1000
 MAX_BYTES = 4 * _MAX_CHARACTERS
 _PARTS = re.compile(rf".{{1,{_MAX_CHARACTERS}}}(?:\s|$)|.{{1,{_MAX_CHARACTERS}}}")
 
-# What the trainer keeps for its own use (it leaves out a line with U+2585), and what is
-# no part of a word: control characters, U+2581 and the code point that stands for it.
+# Characters that the trainer reserves (it skips a line with U+2585), and characters
+# that are not part of a word: control characters, U+2581 and its replacement U+FDD0.
 _NOT_LEARNED = re.compile("[\x00-\x1f\x7f-\x9f\u2581\u2585\ufdd0]")
 
 
 def sentences(texts: Iterable[str]) -> Iterator[str]:
-    """Cut texts into training sentences, without empty ones.
+    """Split texts into training sentences, without empty ones.
 
     Raises:
         TypeError: If `texts` is one string.
@@ -41,20 +41,20 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
 
 
 def sample(texts: Iterable[str], max_sentences: int) -> list[str]:
-    """Draw sentences evenly, the same ones each time, in memory for `max_sentences`."""
+    """Return an even sample of the sentences, the same each time."""
     config.check_at_least("max_sentences", max_sentences, 1)
     draw = random.Random(0)
     kept = []
     for number, sentence in enumerate(sentences(texts), start=1):
         if len(kept) < max_sentences:
             kept.append(sentence)
-        elif (place := draw.randrange(number)) < max_sentences:
-            kept[place] = sentence
+        elif (slot := draw.randrange(number)) < max_sentences:
+            kept[slot] = sentence
     return kept
 
 
 def check_coverage(character_coverage: float) -> None:
-    """Raise unless the share is one that SentencePiece accepts."""
+    """Raise unless SentencePiece accepts this share."""
     if not 0.98 <= character_coverage <= 1:
         raise ValueError(
             "`character_coverage` must be in [0.98, 1]. "

@@ -1,4 +1,4 @@
-"""Text to the units that word pieces are looked up in, and back, in the graph."""
+"""Splits text into the units that are split into word pieces, and joins them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-# Stands for the space before a unit, so that it is known where spaces were.
+# Replaces the space before a unit, so that spaces can be restored.
 SPACE = "\u2581"
-# A character outside the alphabet is written as `\CODE;`, its code point in decimal.
-# The backslash itself is outside, so that no text can look like an escape.
+# A character outside the alphabet is written as `\CODE;` with its decimal code point.
+# The backslash is never in the alphabet, so that no text can look like an escape.
 ESCAPE, ESCAPE_END = "\\", ";"
 ALWAYS_SPELLED = frozenset("0123456789" + ESCAPE_END)
 
-# keras_nlp's op makes words of over 100 bytes unknown; a character takes at most 4.
+# keras_nlp treats words of over 100 bytes as unknown; a character takes at most 4.
 _MAX_UNIT_CHARACTERS = 25
 
 
 def can_be_spelled(character: str) -> bool:
-    """Whether an alphabet may hold a character.
+    """Whether a character may be in an alphabet.
 
-    The space and the marks of this module stand for themselves; control, private and
-    unassigned code points are rare, and some mark places inside functions here.
+    The space and the marks of this module have a special meaning. Control, private and
+    unassigned code points are rare, and some are used as marks here.
     """
     is_mark = character in (" ", SPACE, ESCAPE)
     return not is_mark and unicodedata.category(character) not in ("Cc", "Cn", "Co")
 
 
 class UnitSplitter(tf.Module):
-    """Cuts text into units: a word, or one other character, with its space before it.
+    """Splits text into units: a word or one other character, with the space before it.
 
-    Letters, digits and combining marks make words; a word of more than 24 characters is
-    cut. A "#" is always alone, so a "##" before a piece cannot be mistaken for text.
+    Letters, digits and combining marks form words; a word of more than 24 characters is
+    split. A "#" is always alone, so a "##" before a piece cannot be mistaken for text.
 
     Args:
-        alphabet: The characters that stand for themselves; see `can_be_spelled`.
+        alphabet: Characters that need no escape; see `can_be_spelled`.
     """
 
     def __init__(self, alphabet: Iterable[str]):
@@ -46,7 +46,7 @@ class UnitSplitter(tf.Module):
         self._words = tf.constant(words)
 
     def split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Cut string `[batch]` into string `[batch, (units)]`."""
+        """Split string `[batch]` into string `[batch, (units)]`."""
         codes = tf.strings.unicode_decode(self._marked(text), "UTF-8")
         is_start = self._starts(codes.flat_values)
         characters = tf.RaggedTensor.from_row_starts(
@@ -57,7 +57,7 @@ class UnitSplitter(tf.Module):
         return tf.RaggedTensor.from_row_lengths(units, tf.reduce_sum(starts, axis=1))
 
     def _marked(self, text):
-        """Escape, fold runs of spaces, put one before the first unit, and mark them."""
+        """Escape, merge runs of spaces, add one before the first unit, mark them."""
         text = tf.strings.join([" ", self._escaped(text)])
         text = tf.strings.regex_replace(text, " +$", "")
         return tf.strings.regex_replace(text, " +", SPACE)
@@ -72,28 +72,28 @@ class UnitSplitter(tf.Module):
         return tf.strings.reduce_join(codes.with_flat_values(written), axis=-1)
 
     def _starts(self, codes):
-        """bool `[characters]`: where a unit begins. Every text begins with a mark."""
+        """Return where units begin, bool `[characters]`; a text begins with a mark."""
         is_mark = codes == ord(SPACE)
         is_word = _is_among(codes, self._words)
         follows_mark = tf.concat([[False], is_mark], axis=0)[:-1]
         follows_word = tf.concat([[False], is_word], axis=0)[:-1]
         is_start = is_mark | ~(follows_mark | (follows_word & is_word))
-        # Position within the unit, from the place where the latest unit began.
-        places = tf.range(tf.size(codes))
+        # Position within the unit.
+        indices = tf.range(tf.size(codes))
         unit = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
-        position = places - tf.gather(tf.boolean_mask(places, is_start), unit)
+        position = indices - tf.gather(tf.boolean_mask(indices, is_start), unit)
         return position % _MAX_UNIT_CHARACTERS == 0
 
 
 def join(units: tf.RaggedTensor) -> tf.Tensor:
-    """Undo `UnitSplitter.split`; units may come in pieces.
+    """Undo `UnitSplitter.split`; a unit may be several pieces.
 
-    What only looks like an escape, which a model may write, stays as it is.
+    Invalid escapes, which only a model can write, are kept as text.
     """
     text = tf.strings.reduce_join(units, axis=-1)
     text = tf.strings.regex_replace(text, f"^{SPACE}", "")
     text = tf.strings.regex_replace(text, SPACE, " ")
-    # No alphabet holds a control character, so these two are free to mark the escapes.
+    # No alphabet has control characters, so two of them can mark the escapes.
     marked = tf.strings.regex_replace(text, r"\\([0-9]{1,7});", "\x00\x01\\1\x00")
     parts = tf.strings.split(marked, "\x00")
     flat = parts.flat_values
@@ -110,6 +110,6 @@ def _is_word(character: str) -> bool:
 
 
 def _is_among(values: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
-    """bool, like `values`: which are in `members`, sorted and not empty."""
+    """Return which values are in `members`, which is sorted and not empty."""
     nearest = tf.minimum(tf.searchsorted(members, values), tf.size(members) - 1)
     return tf.gather(members, nearest) == values

@@ -19,23 +19,23 @@ from keras_transformer.tokenization import (
 
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 _CONTINUATION = "##"
-# What stands for an unknown piece in a text; only a model can write one.
+# Text of an unknown piece, which only a model can produce.
 _UNKNOWN = " \u2047 "
 
-# Inside SentencePiece's trainer the space mark has another meaning.
+# The space mark has another meaning in SentencePiece's trainer.
 _SPACE_IN_TRAINING = "\ue000"
 _SENTENCES_PER_CALL = 4096
 
 
 class WordPieceTokenizer(tokenizer.Tokenizer):
-    """Greedy longest-match word pieces, with spaces marked so that text comes back.
+    """Greedy longest-match word pieces, with marked spaces so that text is restored.
 
-    A text is cut into units: a word, or one other character, with "▁" in front where a
-    space was. Pieces inside a unit carry "##", as usual. What the vocabulary cannot
-    spell is written as a code point, so `unk_id` never comes from a text.
+    A text is split into units: a word, or one other character, with "▁" in front if a
+    space was there. Pieces inside a unit begin with "##", as usual. A character that is
+    not in the vocabulary is written as its code point, so `unk_id` never occurs.
 
     Args:
-        vocabulary: One piece a line, UTF-8, the four special pieces first.
+        vocabulary: One piece per line, UTF-8, the four special pieces first.
         kind: "wordpiece".
 
     Raises:
@@ -45,7 +45,7 @@ class WordPieceTokenizer(tokenizer.Tokenizer):
     vocabulary_name = "vocabulary.txt"
 
     def __init__(self, vocabulary: bytes, kind: str = "wordpiece"):
-        import keras_nlp  # takes a second, and only word pieces need it
+        import keras_nlp  # the import takes a second; only word pieces need it
 
         pieces = _parsed(vocabulary)
         super().__init__(
@@ -89,19 +89,20 @@ def train_wordpiece(
 
     Args:
         texts: Source and target lines together, read once.
-        vocab_size: Ids in all, the 4 special ones among them (§5.1: 32,000 for EN-FR).
-        character_coverage: Share of the text's characters that get pieces of their own,
-            in [0.98, 1]; the rarest are written as code points.
-        max_sentences: Lines that are kept for training, drawn evenly if there are more.
+        vocab_size: Total number of ids, including 4 special ids (§5.1: 32,000 for
+            EN-FR).
+        character_coverage: Share of the text's characters that get their own pieces, in
+            [0.98, 1]; the rarest are written as code points.
+        max_sentences: Most lines used for training, sampled evenly if there are more.
 
     Raises:
         ValueError: If the texts are empty, or `vocab_size` is larger than they allow or
-            smaller than their characters need. The message says the bound.
+            smaller than their characters need; the message has the bound.
 
-    Differs from the paper: the pieces are the merges of SentencePiece's BPE trainer
-    within units, not those that raise the likelihood most. tensorflow-text's trainer,
-    which keras_nlp offers, took over two minutes for 29,000 different words (Multi30k,
-    8,000 pieces) where this one takes seconds, and may miss the size by 5 %.
+    Differs from the paper: the pieces are merges of SentencePiece's BPE trainer within
+    units, not those that increase the likelihood most. The trainer of tensorflow-text,
+    which keras_nlp uses, took over two minutes for 29,000 different words (Multi30k,
+    8,000 pieces), this one seconds; that one may miss the size by 5 %.
     """
     config.check_at_least("vocab_size", vocab_size, 1)
     training_text.check_coverage(character_coverage)
@@ -124,7 +125,7 @@ def train_wordpiece(
 
 
 def _alphabet(sentences: list[str], character_coverage: float) -> set[str]:
-    """The most frequent characters, which together make up the share asked for."""
+    """Return the most frequent characters that cover the given share of the text."""
     counts = collections.Counter()
     for sentence in sentences:
         counts.update(sentence)
@@ -132,7 +133,7 @@ def _alphabet(sentences: list[str], character_coverage: float) -> set[str]:
     uncovered = sum(counts.values())
     allowed = (1 - character_coverage) * uncovered
     alphabet = set(units.ALWAYS_SPELLED)
-    # Equal counts are ordered by the characters, not by where in the text they came.
+    # Equal counts are ordered by character, not by position in the text.
     for character, number in sorted(counts.items(), key=lambda x: (-x[1], x[0])):
         if uncovered <= allowed:
             break
@@ -142,7 +143,7 @@ def _alphabet(sentences: list[str], character_coverage: float) -> set[str]:
 
 
 def _count_units(sentences: list[str], alphabet: set[str]) -> collections.Counter[str]:
-    """Count the units of all sentences, cut by the same ops as at run time."""
+    """Count the units of all sentences, split by the same ops as at run time."""
     splitter = units.UnitSplitter(alphabet)
     counts = collections.Counter()
     for start in range(0, len(sentences), _SENTENCES_PER_CALL):
@@ -153,7 +154,7 @@ def _count_units(sentences: list[str], alphabet: set[str]) -> collections.Counte
 
 
 def _spelling(alphabet: set[str]) -> Iterator[str]:
-    """The pieces that spell any unit."""
+    """Yield the pieces that can spell any unit."""
     yield units.SPACE
     for character in sorted(alphabet | {units.ESCAPE}):
         yield character
@@ -161,7 +162,7 @@ def _spelling(alphabet: set[str]) -> Iterator[str]:
 
 
 def _merges(counts: collections.Counter[str], vocab_size: int) -> Iterator[str]:
-    """Longer pieces, the most useful first, from SentencePiece's BPE trainer."""
+    """Yield longer pieces, the most useful first, from SentencePiece's BPE trainer."""
     rows = (
         f"{unit.replace(units.SPACE, _SPACE_IN_TRAINING)}\t{number}"
         for unit, number in sorted(counts.items())
@@ -179,7 +180,7 @@ def _merges(counts: collections.Counter[str], vocab_size: int) -> Iterator[str]:
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
     for index in range(processor.vocab_size()):
         piece = processor.id_to_piece(index)
-        # The trainer begins every row, which is one unit, with a U+2581 of its own.
+        # A row is one unit; the trainer adds U+2581 at its beginning.
         starts_unit = piece.startswith("\u2581")
         piece = piece.removeprefix("\u2581")
         within = piece.removeprefix(_SPACE_IN_TRAINING) if starts_unit else piece
@@ -191,7 +192,7 @@ def _merges(counts: collections.Counter[str], vocab_size: int) -> Iterator[str]:
 
 
 def _parsed(vocabulary: bytes) -> list[str]:
-    """The lines of a vocabulary file, checked."""
+    """Return the lines of a vocabulary file after checking them."""
     try:
         pieces = vocabulary.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -211,7 +212,7 @@ def _parsed(vocabulary: bytes) -> list[str]:
 
 
 def _spelled_by(pieces: list[str]) -> list[str]:
-    """The characters with pieces for every place in a unit, sorted."""
+    """Return the characters with pieces for any position in a unit, sorted."""
     known = set(pieces)
     characters = sorted(piece for piece in known if len(piece) == 1)
     return [
@@ -222,7 +223,7 @@ def _spelled_by(pieces: list[str]) -> list[str]:
 
 
 def _surface(piece: str) -> str:
-    """What a piece adds to a text, its space still marked."""
+    """Return the text of a piece, its space still marked."""
     if piece in _SPECIAL_PIECES:
         return _UNKNOWN if piece == _SPECIAL_PIECES[config.UNK_ID] else ""
     return piece.removeprefix(_CONTINUATION) if len(piece) > 2 else piece

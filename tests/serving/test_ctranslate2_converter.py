@@ -153,7 +153,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
 def test_a_file_in_place_of_the_folder_is_rejected_and_kept(tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("years of work")
-    with pytest.raises(NotADirectoryError, match="is a file, and a folder is needed"):
+    with pytest.raises(NotADirectoryError, match="is a file, but a folder is needed"):
         ctranslate2_converter.convert(make_translator(), path)
     assert path.read_text() == "years of work"
 
