@@ -22,7 +22,7 @@ from keras_transformer.cli import programs, startup
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run whose checkpoints to use.")
 _LAST = flags.DEFINE_integer(
-    "last", None, "Checkpoints to average, the newest; default: the run's average_last."
+    "last", None, "Newest checkpoints to average; default: the run's average_last."
 )
 _MIN_STEPS_APART = flags.DEFINE_integer(
     "min_steps_apart", 1, "Refuse checkpoints with fewer steps between them."
@@ -44,9 +44,11 @@ def main() -> dict:
         min_steps_apart=_MIN_STEPS_APART.value,
         output=_OUTPUT.value,
     )
-    print(
-        f"averaged the checkpoints of steps {summary['steps']} into {summary['path']}"
-    )
+    steps = ", ".join(f"{step:,}" for step in summary["steps"])
+    if len(summary["steps"]) > 1:
+        print(f"averaged the checkpoints of steps {steps} into {summary['path']}")
+    else:
+        print(f"copied one checkpoint, of step {steps}, to {summary['path']}")
     return summary
 
 

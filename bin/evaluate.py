@@ -8,7 +8,7 @@ translates a split of a prepared corpus by beam search and scores it; --source a
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
 
-scores what any system wrote. With a parser's --model_dir, or with --task=parsing and
+scores the output of any system. With a parser's --model_dir, or with --task=parsing and
 files of one tree a line, brackets are scored by the rules of COLLINS.prm, or by those
 of --evalb_parameters, and printed in EVALB's layout. 3,000 sentences are scored in 5
 seconds; translating them takes a base model minutes on a CPU and seconds on a GPU.
@@ -36,20 +36,20 @@ from keras_transformer.inference.batch_size import (
 )
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
-_SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Which part of it.")
+_SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split of --data_dir.")
 _SOURCE = flags.DEFINE_string("source", None, "Text to translate, one sentence a line.")
 _REFERENCE = flags.DEFINE_string(
-    "reference", None, "Its translations, or gold trees, line by line."
+    "reference", None, "Reference translations or gold trees, line by line."
 )
 _HYPOTHESIS = flags.DEFINE_string(
     "hypothesis",
     None,
-    "Translations, or trees, of another system, to be scored with no model.",
+    "Translations or trees of any system, to score them without a model.",
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Code for the Moses tokenizer; default: the model's, or de.",
+    "Language code for the Moses tokenizer; default: the model's, or de.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -59,35 +59,38 @@ _BATCH_SIZE = flags.DEFINE_integer(
     lower_bound=1,
 )
 _BOOTSTRAP_SAMPLES = flags.DEFINE_integer(
-    "bootstrap_samples", 1000, "Draws for the 95 % interval; 0: none.", lower_bound=0
+    "bootstrap_samples",
+    1000,
+    "Resampled test sets for the 95 % interval; 0: no interval.",
+    lower_bound=0,
 )
 _REPORT = flags.DEFINE_string("report", None, "JSON file to write.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "Text file for the translations, or the trees."
+    "output", None, "Text file to write the translations or trees to."
 )
 _TASK = flags.DEFINE_enum(
     "task",
     None,
     ["translation", "parsing"],
-    "What was learned; default: what the model learned, or translation.",
+    "Task of the model or files; default: the model's task, or translation.",
 )
 _EVALB_PARAMETERS = flags.DEFINE_string(
     "evalb_parameters", None, "A .prm file of EVALB; default: COLLINS.prm's rules."
 )
 _EVALB_TABLE = flags.DEFINE_string(
-    "evalb_table", None, "Text file for EVALB's table, with a line a sentence."
+    "evalb_table", None, "Text file for EVALB's table, one line per sentence."
 )
 _UNCONSTRAINED = flags.DEFINE_bool(
     "unconstrained",
     False,
-    "Also score the model searching among all outputs, with those that are no trees "
+    "Also score a search over all outputs, where outputs that are not trees are "
     "repaired.",
 )
 _FOLLOW = flags.DEFINE_bool(
     "follow",
     False,
-    "Score each new checkpoint while the run goes on, until its last step; --report "
-    "gets a line of JSON for each.",
+    "Score each new checkpoint of a running training, until its last step; --report "
+    "gets one line of JSON for each.",
 )
 _IDLE_MINUTES = flags.DEFINE_float(
     "idle_minutes",
@@ -95,7 +98,7 @@ _IDLE_MINUTES = flags.DEFINE_float(
     "With --follow: minutes to wait for the next checkpoint; default: for ever.",
     lower_bound=0.0,
 )
-# What says nothing of the other task.
+# Flags that only one task has.
 _FLAGS_OF = {
     "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES),
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
@@ -119,14 +122,14 @@ def follow(score: Callable[[], dict]) -> dict:
     """Score each new checkpoint of a run; return the scores of the last.
 
     Args:
-        score: Scores what --checkpoint names.
+        score: Scores the weights that --checkpoint names.
     """
     from keras_transformer import atomic_files
     from keras_transformer.runs import checkpoint_watcher
     from keras_transformer.runs.checkpoints import DamagedCheckpointError
     from keras_transformer.runs.model_dir import ModelDir
 
-    # A program that is started again goes on below what it wrote.
+    # A restarted program appends to the lines it wrote before.
     has_lines = _REPORT.value and pathlib.Path(_REPORT.value).is_file()
     lines = text_files.read_lines(_REPORT.value) if has_lines else []
     scores = {}
@@ -140,7 +143,7 @@ def follow(score: Callable[[], dict]) -> dict:
         except (DamagedCheckpointError, FileNotFoundError):
             if checkpoint.path.exists():
                 raise
-            print("  the run has dropped it meanwhile", flush=True)
+            print("  the run has removed it in the meantime", flush=True)
             continue
         lines.append(json.dumps(scores, ensure_ascii=False))
         if _REPORT.value:
@@ -149,24 +152,24 @@ def follow(score: Callable[[], dict]) -> dict:
 
 
 def choose_task() -> str:
-    """Return the task that was asked for, or else the model's.
+    """Return the task of the flag, or else the model's.
 
     Raises:
-        ValueError: If the model learned another than was asked for.
+        ValueError: If the flag and the model differ.
     """
     if not MODEL_DIR.value or _HYPOTHESIS.value:
         return _TASK.value or "translation"
     task = model_flags.read_config().get("task", _TASK.value or "translation")
     if _TASK.value not in (None, task):
         raise ValueError(
-            f"--task={_TASK.value}, but {MODEL_DIR.value} learned {task}. Drop --task, "
-            "or choose another --model_dir."
+            f"--task={_TASK.value}, but the model in {MODEL_DIR.value} has the task "
+            f"{task}. Drop --task, or choose another --model_dir."
         )
     return task
 
 
 def check_flags_of_task(task: str) -> None:
-    """Raise if a flag is given that is for another task, or for a model only."""
+    """Raise if a flag is given that belongs to another task."""
     for other, holders in _FLAGS_OF.items():
         for flag in holders if other != task else ():
             if flags.FLAGS[flag.name].present:
@@ -176,7 +179,7 @@ def check_flags_of_task(task: str) -> None:
 
 
 def score_translations() -> dict:
-    """Translate where there is a model; score and report."""
+    """Translate if there is a model; score and report."""
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
@@ -202,14 +205,15 @@ def choose_weights() -> dict:
     """Print which weights are scored, and return what the report says about them."""
     from keras_transformer.runs.model_dir import ModelDir
 
-    place = ModelDir(MODEL_DIR.value)
-    place.read_config()  # says more of a folder that is no model
-    checkpoint = place.choose(CHECKPOINT.value)
+    model_dir = ModelDir(MODEL_DIR.value)
+    model_dir.read_config()  # has the better message for a folder without a model
+    checkpoint = model_dir.choose(CHECKPOINT.value)
     weights = {"checkpoint": str(checkpoint.path), "checkpoint_step": checkpoint.step}
     kind = f"step {checkpoint.step:,}"
     if steps := checkpoint.state.get("averaged_steps"):
         weights["averaged_steps"] = steps
-        kind = f"the average of steps {', '.join(f'{step:,}' for step in steps)}"
+        if len(steps) > 1:
+            kind = f"the average of steps {', '.join(f'{step:,}' for step in steps)}"
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
     print(f"weights: {checkpoint.path} ({kind})", flush=True)
@@ -217,7 +221,7 @@ def choose_weights() -> dict:
 
 
 def score_parses() -> dict:
-    """Parse where there is a model; score and report."""
+    """Parse if there is a model; score and report."""
     from keras_transformer.parsing import evaluation, write_trees
     from keras_transformer.treebank import evalb
 
@@ -252,7 +256,7 @@ def score_parses() -> dict:
 
 
 def parse_gold(gold, checkpoint: str, constrained: bool):
-    """Return what the model makes of the sentences of gold trees."""
+    """Parse the sentences of gold trees with the model."""
     from keras_transformer.parsing import evaluation
     from keras_transformer.runs.model_dir import ModelDir
 
@@ -268,8 +272,8 @@ def check_flags() -> None:
     """Raise unless the flags name one thing to score."""
     if _FOLLOW.value and (CHECKPOINT.value or not MODEL_DIR.value):
         raise ValueError(
-            "--follow scores the new checkpoints of --model_dir: give that, and no "
-            "--checkpoint."
+            "--follow scores the new checkpoints of --model_dir: give --model_dir, and "
+            "no --checkpoint."
         )
     if _HYPOTHESIS.value:
         needed, excluded = (_REFERENCE,), (MODEL_DIR, _DATA_DIR, _SOURCE)
@@ -290,13 +294,13 @@ def check_flags() -> None:
     folder = _DATA_DIR.value
     if folder and not (pathlib.Path(folder) / "metadata.json").is_file():
         raise FileNotFoundError(
-            f"No metadata.json in {folder}: it is no corpus. Prepare one with "
+            f"No metadata.json in {folder}: it is not a corpus. Prepare one with "
             f"bin/prepare_data.py --data_dir={folder}, or correct --data_dir."
         )
 
 
 def read_pairs() -> tuple[list[str], list[str]]:
-    """Read what to translate and what it should become."""
+    """Read sources and references."""
     if _DATA_DIR.value:
         folder = pathlib.Path(_DATA_DIR.value)
         paths = [folder / f"{_SPLIT.value}.{side}" for side in ("source", "target")]
@@ -312,13 +316,13 @@ def read_pairs() -> tuple[list[str], list[str]]:
     if len(sources) != len(references):
         raise ValueError(
             f"{paths[0]} has {len(sources)} lines and {paths[1]} has "
-            f"{len(references)}: they must be line by line the same sentences."
+            f"{len(references)}: line n of one must translate line n of the other."
         )
     return sources, references
 
 
 def report(hypotheses, references, language, perplexity, weights) -> dict:
-    """Score, print, write what was asked for, and return the JSON summary."""
+    """Score, print, write the requested files, and return the JSON summary."""
     from keras_transformer import evaluation
 
     scores = evaluation.score_translations(
@@ -337,7 +341,7 @@ def report(hypotheses, references, language, perplexity, weights) -> dict:
 
 
 def write_report(summary: dict) -> None:
-    """Write the JSON file that was asked for."""
+    """Write the JSON file of --report."""
     from keras_transformer import atomic_files
 
     if _REPORT.value and not _FOLLOW.value:

@@ -3,10 +3,10 @@
     python bin/launch_local_workers.py --num_workers=2 -- bin/train.py --preset=tiny \
         --data_dir=data/small --model_dir=runs/small
 
-starts the command in so many processes, with TF_CONFIG for each and
---distribution=multi_worker added, and prints their lines, each with the worker's number
-before it. When one fails the others are stopped; Ctrl-C, SIGTERM and SIGHUP reach all.
-On a cluster a scheduler does the same: see docs/how_to/several_machines.md.
+starts the command in that many processes, sets TF_CONFIG for each, adds
+--distribution=multi_worker, and prints their lines with the worker's number in front.
+If one fails, the others are stopped; Ctrl-C, SIGTERM and SIGHUP are sent to all. On a
+cluster a scheduler does this: see docs/how_to/several_machines.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUM_WORKERS = flags.DEFINE_integer(
 _GRACE_SECONDS = flags.DEFINE_integer(
     "grace_seconds",
     60,
-    "Seconds that the others have to end by themselves when one has failed.",
+    "Seconds that the other workers get to end when one has failed.",
     lower_bound=0,
 )
 
@@ -76,13 +76,13 @@ def main(command: list[str]) -> dict:
     if failed:
         statuses = ", ".join(str(worker.returncode) for worker in workers)
         print(f"the workers ended with {statuses}", flush=True)
-        # A process that a signal ended has minus its number; shells say 128 + number.
+        # A process that a signal ended has the status -number; shells use 128 + number.
         sys.exit(failed if failed > 0 else 128 - failed)
     return {"num_workers": len(workers)}
 
 
 def free_ports() -> list[int]:
-    """Return a port for each worker that nobody listens on now."""
+    """Return a free port for each worker."""
     holders = [socket.socket() for _ in range(_NUM_WORKERS.value)]
     for holder in holders:
         holder.bind(("localhost", 0))
@@ -93,7 +93,7 @@ def free_ports() -> list[int]:
 
 
 def start(command: list[str], cluster: dict, number: int) -> subprocess.Popen:
-    """Start a worker in a group of its own: Ctrl-C comes to it from here alone."""
+    """Start a worker in its own process group, so that only this program signals it."""
     task = {"type": "worker", "index": number}
     return subprocess.Popen(
         [*command, "--distribution=multi_worker"],
@@ -113,7 +113,7 @@ def copy_lines(number: int, worker: subprocess.Popen) -> None:
 
 
 def send(workers: list[subprocess.Popen], number: int) -> None:
-    """Send a signal to the workers that run."""
+    """Send a signal to the workers that are running."""
     for worker in workers:
         if worker.poll() is None:
             worker.send_signal(number)
@@ -124,8 +124,8 @@ def wait(
 ) -> int:
     """Wait until all have ended; return the status of the first that failed, or 0.
 
-    Those that outlive a failed one for too long are killed, unless a signal has asked
-    all of them to end: then each may take its time to save.
+    After one has failed, the others are killed when `grace_seconds` have passed, unless
+    a signal has asked all of them to end: then each may take its time to save.
     """
     failed, kill_at = 0, None
     while True:

@@ -5,17 +5,18 @@
     python bin/parse.py --saved_model=exports/parser/1 --tokenized < words.txt > trees
 
 Line n of the output is the tree of line n, in the Penn Treebank's brackets. The input
-is English as people write it, or, with --tokenized, words and punctuation that stand
-apart. --draw=text gives pictures for a terminal, each followed by an empty line.
---draw=svg gives one SVG document of all trees (on standard output, or
---output=FILE.svg), or, with another --output, a folder with "n.svg" for line n.
+is plain English or, with --tokenized, words and punctuation separated by spaces.
+--draw=text draws trees for a terminal, each followed by an empty line. --draw=svg
+writes one SVG document of all trees (to standard output or --output=FILE.svg), or, with
+another --output, a folder with "n.svg" for line n.
 
-Trees are written as they come, to OUTPUT.partial, which becomes OUTPUT at the end and
-stays if the program ends early. Every ten seconds standard error says how far it is.
+Trees are written as soon as they are done, to OUTPUT.partial. It is renamed to OUTPUT
+at the end, and stays if the program ends early. Standard error shows the progress every
+ten seconds.
 
-A line that is not valid UTF-8, has no words or more than the model reads ends the
-program with one line that names it; with --skip_bad it is left out, with an empty line
-in the output, and counted. A smaller --beam_size than the paper's 21 is faster.
+A line that is not valid UTF-8, has no words or is longer than the model's limit ends
+the program with a message that names it. With --skip_bad it is counted instead, and its
+line in the output is empty. A smaller --beam_size than the paper's 21 is faster.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
     None,
-    "An exported parser, EXPORT_DIR/VERSION, instead of a model_dir.",
+    "An exported parser, EXPORT_DIR/VERSION, instead of --model_dir.",
 )
 _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "File or folder to write; default: standard output."
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     PARSING_BATCH_SIZE,
@@ -49,18 +52,18 @@ _BATCH_SIZE = flags.DEFINE_integer(
     lower_bound=1,
 )
 _TOKENIZED = flags.DEFINE_bool(
-    "tokenized", False, "Words and punctuation are separated by spaces already."
+    "tokenized", False, "The input has words and punctuation separated by spaces."
 )
 _DRAW = flags.DEFINE_enum(
-    "draw", "none", ["none", "text", "svg"], "Pictures instead of brackets."
+    "draw", "none", ["none", "text", "svg"], "Draw the trees instead of brackets."
 )
 _SKIP_BAD = flags.DEFINE_bool(
-    "skip_bad", False, "Leave out and count bad lines instead of stopping."
+    "skip_bad", False, "Skip and count bad lines instead of stopping."
 )
 _UNCONSTRAINED = flags.DEFINE_bool(
     "unconstrained",
     False,
-    "For comparison: search among all outputs, and repair those that are no trees.",
+    "For comparison: search over all outputs, and repair those that are not trees.",
 )
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
@@ -104,7 +107,7 @@ def main() -> dict:
 
 
 def check_flags() -> None:
-    """Raise unless the flags name one model and what can be asked of it."""
+    """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     if _SAVED_MODEL.value is None:

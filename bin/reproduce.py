@@ -1,13 +1,13 @@
-"""Train the rows of Table 3 and report them beside the paper's figures.
+"""Train the rows of Table 3 and compare them with the paper's figures.
 
     python bin/reproduce.py --table=3 --rows=all --data_dir=data/wmt14_ende \
         --output_dir=runs/table3
 
 trains each row as the paper did: 100,000 steps, which took half a day on 8 P100s. With
 --scale=mini widths are divided by 4, layers by 2, steps by 50 and batches by 10, and a
-row takes minutes on a CPU; each keeps its change. Rows that are finished are skipped
-and one that was stopped is gone on with, so run the same command again at any time. The
-report, table3.md and table3.png, is written anew after every row.
+row takes minutes on a CPU; each keeps its change from base. The same command can be run
+again at any time: finished rows are skipped, and a stopped row is resumed. The report,
+table3.md and table3.png, is written again after every row.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from keras_transformer.runs.run_config import RunConfig
 
 _TABLE = flags.DEFINE_enum("table", "3", ["3"], "Table of the paper.")
 _ROWS = flags.DEFINE_string(
-    "rows", "all", "all, or a list such as A1,B2,C3; base is always among them."
+    "rows", "all", "all, or a list such as A1,B2,C3; base is always included."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "A corpus prepared by bin/prepare_data.py."
 )
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where rows and report go.")
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "Folder of the rows and the report."
+)
 _SCALE = flags.DEFINE_enum(
-    "scale", "full", list(table3.SCALES), "As published, or small for a CPU."
+    "scale", "full", list(table3.SCALES), "full: as published; mini: for a CPU."
 )
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Steps of every row; default: the preset's, scaled."
@@ -55,7 +57,7 @@ def main() -> dict:
     from keras_transformer import data
     from keras_transformer.evaluation.table3_report import write_report
 
-    data.read_metadata(_DATA_DIR.value)  # a wrong folder is answered before any row
+    data.read_metadata(_DATA_DIR.value)  # a wrong folder is refused before any row
     output = pathlib.Path(_OUTPUT_DIR.value)
     results, compared = {}, []
     for number, row in enumerate(rows, start=1):
@@ -96,7 +98,7 @@ def chosen_preset(row: str) -> presets.Preset:
 
 
 def run_options(train_steps: int) -> dict:
-    """Return how a row is trained: what does not change its model."""
+    """Return the options of a row: what does not change its model."""
     return {
         **device_flags.options(),
         "checkpoint_every_minutes": 10.0 if _SCALE.value == "full" else 1.0,

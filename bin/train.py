@@ -1,4 +1,4 @@
-"""Train a Transformer on a prepared corpus, or go on with a run that was stopped.
+"""Train a Transformer on a prepared corpus, or resume a run that was stopped.
 
     python bin/train.py --preset=base --data_dir=data/wmt14_ende --model_dir=runs/base
 
@@ -33,13 +33,13 @@ from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.run_options import RunOptions
 
 _PRESET = flags.DEFINE_string(
-    "preset", "base", "Name of the configuration to train; help: print all of them."
+    "preset", "base", "Name of the configuration to train; help: print all."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "A corpus prepared by bin/prepare_data.py."
 )
 _MODEL_DIR = flags.DEFINE_string(
-    "model_dir", None, "Where checkpoints, logs and model.keras go."
+    "model_dir", None, "Folder for checkpoints, logs and model.keras."
 )
 _TASK = flags.DEFINE_enum(
     "task", None, ["translation", "parsing"], "Task to train; default: the corpus's."
@@ -97,7 +97,7 @@ def main() -> dict:
 
 
 def say(line: str) -> None:
-    """Print a line; a terminal or pipe that is gone must not end training unsaved."""
+    """Print a line; a lost terminal or pipe must not end training unsaved."""
     try:
         print(line, flush=True)
     except OSError:
@@ -105,7 +105,7 @@ def say(line: str) -> None:
 
 
 def check_task(task: str) -> None:
-    """Raise if flags ask for another task than the corpus was prepared for."""
+    """Raise if flags name another task than the corpus was prepared for."""
     if _TASK.value not in (None, task):
         raise ValueError(
             f"--task={_TASK.value} needs a corpus that is prepared for it; that in "

@@ -1,10 +1,10 @@
-"""Count what training costs, beside Table 2 of the paper.
+"""Count the cost of training, to compare with Table 2 of the paper.
 
     python bin/training_cost.py --hours=12 --num_devices=8 --device=P100
     python bin/training_cost.py --preset=base --train_steps=100000
 
-The first line estimates as the paper does: time x devices x what a device sustains. The
-second counts the matrix products of forward and backward pass. Both take no time.
+The first command estimates as the paper does: time x devices x operations per second of
+a device. The second counts the matrix products of forward and backward pass.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _DEVICE = flags.DEFINE_enum(
     "device",
     "P100",
     [*cost.SUSTAINED_TFLOPS, *cost.PEAK_TFLOPS],
-    "Device, for what it sustains; of those after P100 the peak is known.",
+    "Device, for its operations per second; after P100 a share of the peak.",
 )
 _SUSTAINED_TFLOPS = flags.DEFINE_float(
     "sustained_tflops",
     None,
-    "1e12 operations a second of one device; default: --device.",
+    "1e12 operations per second of one device; default: that of --device.",
 )
 _UTILIZATION = flags.DEFINE_float(
-    "utilization", 0.4, "Share of its peak that a device later than P100 sustains."
+    "utilization", 0.4, "Share of the peak, for devices after P100."
 )
 _PRESET = flags.DEFINE_string(
     "preset", "base", "Model and training to count; help: print all of them."
@@ -45,7 +45,7 @@ _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Optimizer steps; default: the preset's."
 )
 _MEAN_LENGTH = flags.DEFINE_integer(
-    "mean_length", 30, "Tokens of a sentence, which decides the cost of attention."
+    "mean_length", 30, "Tokens of a sentence, which decide the cost of attention."
 )
 
 
@@ -89,7 +89,7 @@ def main() -> dict:
 
 
 def sustained() -> float:
-    """Return the TFLOPS that one device sustains."""
+    """Return the sustained TFLOPS of one device."""
     if _SUSTAINED_TFLOPS.value is not None:
         return _SUSTAINED_TFLOPS.value
     if _DEVICE.value in cost.SUSTAINED_TFLOPS:

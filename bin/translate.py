@@ -4,10 +4,10 @@
 
     python bin/translate.py --saved_model=runs/multi30k/export/1 < test.en > test.de
 
-Translations are written as they come, in order: to OUTPUT.partial, which becomes
-OUTPUT at the end and stays if the program ends early. Every ten seconds standard error
-says how far it is, and at the end how many lines were cut to the length that the model
-reads.
+Translations are written in order as soon as they are done, to OUTPUT.partial. It is
+renamed to OUTPUT at the end, and stays if the program ends early. Standard error shows
+the progress every ten seconds, and at the end how many lines were cut to the length
+that the model reads.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs.
@@ -33,23 +33,25 @@ from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
     None,
-    "An exported model, EXPORT_DIR/VERSION, instead of a model_dir.",
+    "An exported model, EXPORT_DIR/VERSION, instead of --model_dir.",
 )
 _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Default: standard output.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Text file to write; default: standard output."
+)
 _NBEST = flags.DEFINE_integer(
     "nbest", None, "Translations of each line, best first.", lower_bound=1
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     TRANSLATION_BATCH_SIZE,
-    "Sentences translated at once; fewer where they are long.",
+    "Sentences translated at once; fewer if they are long.",
     lower_bound=1,
 )
-# Batches of successive lines that are sorted by length together, and written when all
-# are done: 2.2 % more of captions is padding than with the file sorted, 2.5 % of news.
+# Batches of successive lines that are sorted by length together. Compared with sorting
+# the whole file, padding grows by 2.2 % for captions and 2.5 % for news.
 _BATCHES_OF_BLOCK = 64
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
@@ -66,7 +68,7 @@ def main() -> dict:
 
 
 def check_flags() -> None:
-    """Raise unless the flags name one model and what can be asked of it."""
+    """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     if _SAVED_MODEL.value is None:
@@ -81,7 +83,7 @@ def check_flags() -> None:
 
 
 def _translate(lines, write):
-    """Translate and write; return how many lines were cut."""
+    """Translate and write; return the number of lines that were cut."""
     from keras_transformer.inference import batching, cpu_threads, translator
 
     num_written = num_cut = 0
@@ -107,11 +109,11 @@ def _translate(lines, write):
 
 
 def _load():
-    """Return what translates a batch, and the most tokens of a source, if known."""
+    """Return a function that translates a batch, and the input limit, if known."""
     if _SAVED_MODEL.value is None:
         translator = _load_translator()
         limit = translator.decoding.max_input_length
-        # By itself the method of a tf.function does not keep its object alive.
+        # A bound tf.function does not keep its object alive; a lambda does.
         return lambda text: translator.translate_batch(text), limit
     from keras_transformer.serving import saved_model
 
@@ -132,7 +134,7 @@ def _load_translator():
 
 
 def _format(translations, first):
-    """Yield the output lines of translations, of which the first is of line `first`."""
+    """Yield the output lines of translations; `first` is the number of the first."""
     for number, translation in enumerate(translations, start=first):
         if _NBEST.value is None:
             yield text_files.one_line(translation.text)

@@ -1,11 +1,11 @@
-"""Draw what a trained model attends to: heat maps, or a page to explore.
+"""Draw the attention of a trained model: heat maps, or an interactive page.
 
     python bin/visualize_attention.py --model_dir=runs/multi30k/model \
         --source="A man rides a bicycle." --output=attention.html
 
 translates the sentence and writes one page of HTML with every layer and head of all
-three kinds of attention; it works from a file, without a network. With --target another
-translation is read along. An --output that ends in .png gets the heat maps of one
+three kinds of attention, which needs no network. With --target the attention for that
+translation is drawn instead. An --output that ends in .png gets the heat maps of one
 layer.
 """
 
@@ -23,9 +23,9 @@ from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
 
-_SOURCE = flags.DEFINE_string("source", None, "The sentence that is read.")
+_SOURCE = flags.DEFINE_string("source", None, "The source sentence.")
 _TARGET = flags.DEFINE_string(
-    "target", None, "Its translation; default: what the model writes."
+    "target", None, "Its translation; default: the model's own."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "File to write, .html or .png.")
 _ATTENTION = flags.DEFINE_enum(
@@ -78,15 +78,17 @@ def main() -> dict:
 
 
 def chosen_heads() -> list[int]:
-    """Return the numbers in --heads, none for all.
+    """Return the numbers in --heads; empty for all heads.
 
     Raises:
-        ValueError: If they are no numbers, or stand beside an --output of HTML.
+        ValueError: If they are not numbers, or --output is HTML.
     """
     if _HEADS.value is None:
         return []
     if not _OUTPUT.value.lower().endswith(".png"):
-        raise ValueError("--heads is for an --output of .png; the page shows them all.")
+        raise ValueError(
+            "--heads is for an --output of .png; the page shows all heads."
+        )
     try:
         return [int(head) for head in _HEADS.value]
     except ValueError:

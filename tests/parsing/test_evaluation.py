@@ -135,10 +135,10 @@ def test_a_task_other_than_the_models_is_rejected(
     run, parser_dir, translator_dir, parser_corpus
 ):
     where = {"data_dir": parser_corpus, "split": "valid"}
-    message = f"--task=translation, but {parser_dir} learned parsing. Drop --task"
+    message = f"--task=translation, but the model in {parser_dir} has the task parsing."
     with pytest.raises(ValueError, match=message):
         run(model_dir=parser_dir, task="translation", **where)
-    message = f"--task=parsing, but {translator_dir} learned translation."
+    message = f"but the model in {translator_dir} has the task translation. Drop"
     with pytest.raises(ValueError, match=message):
         run(model_dir=translator_dir, task="parsing", **where)
 

@@ -221,6 +221,14 @@ def test_averaging_begins_again_when_a_training_removed_a_checkpoint(run, monkey
     np.testing.assert_allclose(values(run.load_model())[4], expected, atol=1e-6)
 
 
+def test_the_program_says_whether_it_averages(run, program_of, capsys):
+    average = program_of("bin/average_checkpoints.py")
+    assert average(model_dir=run.path, last=2)["steps"] == [5, 11]
+    assert "averaged the checkpoints of steps 5, 11 into " in capsys.readouterr().out
+    assert average(model_dir=run.path, last=1)["steps"] == [11]
+    assert "copied one checkpoint, of step 11, to " in capsys.readouterr().out
+
+
 def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(
     run, monkeypatch
 ):
