@@ -90,3 +90,12 @@ def test_containers_that_translate_lines_are_given_standard_input(repository):
     assert commands
     for command in commands:
         assert " -i " in command or "--input" in command, command
+
+
+def test_the_readme_is_short_and_its_links_lead_to_files(repository):
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 130
+    links = re.findall(r"\]\(((?!https?:)[^)#]+)", readme)
+    assert len(links) > 8
+    for link in links:
+        assert (repository / link).is_file(), link

@@ -133,3 +133,12 @@ def test_contributors_are_told_the_floors_that_imports_are_checked_by(repository
     assert [set(re.findall(r"`(\w+)`", row)) for row in rows[1:]] == [
         set(floor.split(" | ")) for floor in floors
     ]
+
+
+def test_every_file_of_the_project_that_a_page_names_exists(repository):
+    roots = ["", "keras_transformer", "benchmarks", "robustness"]
+    for page in (*repository.glob("*.md"), *repository.glob("docs/**/*.md")):
+        named = set(re.findall(r"`([\w./]+\.py)\b", page.read_text(encoding="utf-8")))
+        for name in named - {"write_text.py"}:  # which the tutorial has written
+            paths = [repository / root / name for root in roots]
+            assert any(path.is_file() for path in paths), (page.name, name)
