@@ -77,9 +77,11 @@ class ModelConfig:
     first_position: int = 0
     # Rows of the learned position table; sinusoids have no limit.
     num_positions: int = 1024
-    # Special ids, which the vocabulary decides.
+    # Id of padding; the vocabulary decides.
     pad_id: int = PAD_ID
+    # Id that begins the decoder's input; the vocabulary decides.
     bos_id: int = BOS_ID
+    # Id that ends a sequence; the vocabulary decides.
     eos_id: int = EOS_ID
 
     def __post_init__(self):

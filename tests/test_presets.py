@@ -67,7 +67,7 @@ def test_programs_list_the_presets(program_of, program, capsys):
 
 
 def test_help_has_the_values_of_base(repository):
-    """The default preset; a flag whose field has no comment is a sentence too."""
+    """The default preset."""
     program = repository / "bin" / "train.py"
     said = subprocess.run(
         [sys.executable, program, "--help"], capture_output=True, text=True
@@ -75,7 +75,7 @@ def test_help_has_the_values_of_base(repository):
     text = " ".join(said.stdout.split())
     assert "sub-layer's output. Default: the preset's; in base: 512. " in text
     assert "d_model / num_heads. Default: the preset's; in base: none. " in text
-    assert "--warmup_steps: warmup_steps. Default: " in text
+    assert "rate rises (§5.3). Default: the preset's; in base: 4000. " in text
 
 
 def test_every_row_of_table_3_has_a_preset():

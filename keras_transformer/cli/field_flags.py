@@ -35,7 +35,7 @@ def define(
     """
     comments = field_comments(config_class)
     return {
-        field.name: define_flag(field, field.default, comments.get(field.name, ""))
+        field.name: define_flag(field, field.default, comments[field.name])
         for field in dataclasses.fields(config_class)
         if field.name not in leave_out and (not only or field.name in only)
     }

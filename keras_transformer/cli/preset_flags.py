@@ -30,7 +30,7 @@ def define(
     for field in dataclasses.fields(config_class):
         if field.name not in leave_out:
             base = "none" if field.default is None else field.default
-            comment = comments.get(field.name) or f"{field.name}."
+            comment = comments[field.name]
             text = f"{comment} Default: the preset's; in base: {base}."
             holders[field.name] = field_flags.define_flag(field, None, text)
     return holders

@@ -81,7 +81,7 @@ def is_complete(context: RunContext) -> bool:
 
 
 def _has_ended(context: RunContext) -> bool:
-    """Whether the newest checkpoint is whole, evaluated and the run's last."""
+    """Whether the newest checkpoint is intact, evaluated and the run's last."""
     newest = context.model_dir.checkpoints().latest()
     if newest is None:
         return False

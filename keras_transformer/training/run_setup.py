@@ -64,8 +64,8 @@ class Run(RunContext):
 class ResumePoint(NamedTuple):
     """Where training begins: the steps done, and the state saved with them."""
 
-    step: int = 0
-    state: dict[str, Any] = {}
+    step: int
+    state: dict[str, Any]
 
 
 def resolve(
@@ -157,7 +157,7 @@ def check(context: RunContext) -> RunContext:
         fine_tuning.check_can_start_from(options.init_checkpoint, config)
     if newest and newest.step > config.training.train_steps:
         raise ValueError(
-            f"{model_dir.path} has {newest.step:,} steps behind it, more than "
+            f"{model_dir.path} holds a run of {newest.step:,} steps, more than "
             f"train_steps={config.training.train_steps:,}. Use another --model_dir, or "
             "more --train_steps."
         )
@@ -207,12 +207,12 @@ def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
 
 
 def try_and_load(run: Run) -> ResumePoint:
-    """Try the largest batches, then load the newest whole checkpoint.
+    """Try the largest batches, then load the newest intact checkpoint.
 
     The trial needs a fresh optimizer, so it comes first. A run without a checkpoint
     starts from `init_checkpoint` if one is given.
     """
-    resume = ResumePoint()
+    resume = ResumePoint(0, {})
     with (
         workers.watching(run.model_dir, run.process),
         run.write.during("trying the largest batches"),

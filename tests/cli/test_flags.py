@@ -10,6 +10,12 @@ from absl import flags
 
 from keras_transformer import presets
 from keras_transformer.cli import field_flags, startup
+from keras_transformer.config import (
+    DecodingConfig,
+    ModelConfig,
+    PairFilters,
+    TrainingConfig,
+)
 from keras_transformer.training.run_options import RunOptions
 
 
@@ -32,7 +38,16 @@ def test_flags_of_a_run_are_its_options(program_of, monkeypatch):
     assert options.items() <= found.items()
     comments = field_flags.field_comments(RunOptions)
     assert comments["log_every_steps"] == "Steps between two lines of progress."
-    assert all(comments[field.name] for field in dataclasses.fields(RunOptions))
+
+
+@pytest.mark.parametrize(
+    "config_class",
+    [RunOptions, ModelConfig, TrainingConfig, DecodingConfig, PairFilters],
+)
+def test_every_field_has_a_comment_for_its_flags_help(config_class):
+    comments = field_flags.field_comments(config_class)
+    for field in dataclasses.fields(config_class):
+        assert comments[field.name].endswith("."), field.name
 
 
 @pytest.fixture

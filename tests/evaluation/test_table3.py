@@ -115,7 +115,7 @@ def test_a_row_is_finished_once_and_refuses_others(corpus, tmp_path):
     )
     with pytest.raises(ValueError, match="its `label_smoothing` is 0.1, here it is"):
         run_row(corpus, tmp_path, [], train_steps=2, label_smoothing=0.2)
-    with pytest.raises(ValueError, match="has 2 steps behind it, more than"):
+    with pytest.raises(ValueError, match="holds a run of 2 steps, more than"):
         run_row(corpus, tmp_path, [], train_steps=1)
 
 
