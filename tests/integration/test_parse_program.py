@@ -224,7 +224,7 @@ def test_flags_of_translation_are_refused_in_the_export_of_a_parser(
     export = program_of("export/export_saved_model.py")
     for given in ({"nbest": 2}, {"signatures": "align"}):
         (flag,) = given
-        message = f"--{flag} is for translation models; .* is a parser"
+        message = f"--{flag} is for translation models, but .* is a parser"
         with pytest.raises(ValueError, match=message):
             export(model_dir=parser_dir, export_dir=tmp_path / "none", **given)
     assert not (tmp_path / "none").exists()

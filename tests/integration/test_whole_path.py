@@ -190,7 +190,7 @@ def test_attention_is_drawn_as_page_and_as_heat_maps(repository, trained, tmp_pa
         (["bin/evaluate.py"], "--model_dir is needed"),
         (
             ["bin/evaluate.py", "--model_dir=m", "--data_dir=absent"],
-            "No metadata.json in absent: it is no corpus",
+            "No metadata.json in absent: it is not a corpus",
         ),
         (
             ["bin/visualize_attention.py", "--model_dir=m", "--source=a", "--output=x"],
