@@ -56,7 +56,8 @@ def main() -> dict:
 
     translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
     record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
-    layer = record.num_layers if _LAYER.value is None else _LAYER.value
+    num_layers = record.num_layers(_ATTENTION.value)
+    layer = num_layers if _LAYER.value is None else _LAYER.value
     if output.suffix.lower() == ".png":
         heads = heads or list(range(1, record.num_heads + 1))
         figures.save_png(
@@ -72,7 +73,7 @@ def main() -> dict:
         "output": str(output),
         "source_pieces": record.source_pieces,
         "target_pieces": record.target_pieces,
-        "num_layers": record.num_layers,
+        "num_layers": num_layers,
         "num_heads": record.num_heads,
     }
 

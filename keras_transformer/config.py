@@ -20,7 +20,9 @@ EOS_ID = 3  # ends every source and every target
 
 NORM_PLACEMENTS = ("post", "pre")
 POSITION_ENCODINGS = ("sinusoidal", "learned")
-POSITION_LAYOUTS = ("interleaved", "halves")
+POSITION_LAYOUTS = ("interleaved", "halves", "concatenated")
+ACTIVATIONS = ("relu", "silu", "gelu")
+LENGTH_PENALTIES = ("wu", "power")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +42,16 @@ class ModelConfig:
     num_layers: int = 6
     # d_model: width of every sub-layer's output.
     d_model: int = 512
+    # Layers of the encoder, and of the decoder, where they differ; None: num_layers.
+    num_encoder_layers: int | None = None
+    num_decoder_layers: int | None = None
     # d_ff: width inside the position-wise feed-forward network.
     d_ff: int = 2048
+    # d_ff of the encoder, and of the decoder, where they differ; None: d_ff.
+    encoder_d_ff: int | None = None
+    decoder_d_ff: int | None = None
+    # Activation of the feed-forward network: "relu" (Eq. 2), "silu" or "gelu".
+    activation: str = "relu"
     # h: attention heads.
     num_heads: int = 8
     # d_k: width of queries and keys per head; None: d_model / num_heads.
@@ -71,8 +81,18 @@ class ModelConfig:
     # "sinusoidal" (§3.5) or "learned" (Table 3, row E).
     position_encoding: str = "sinusoidal"
     # "interleaved": sine and cosine alternate, as published; "halves": all sines, then
-    # all cosines, with tensor2tensor's frequencies, as in many published models.
+    # all cosines, with tensor2tensor's frequencies; "concatenated": the same with
+    # the paper's frequencies, as in Marian.
     position_layout: str = "interleaved"
+    # Layer normalization of embedding + position, as in some models of Marian.
+    normalize_embeddings: bool = False
+    # Use a vector of zeros, not the embedding of BOS, as the decoder's first input, as
+    # in Marian.
+    zero_first_input: bool = False
+    # Ids that a search never chooses.
+    suppressed_ids: tuple[int, ...] = dataclasses.field(
+        default=(), metadata={"flag": None}
+    )
     # The position of a sentence's first token.
     first_position: int = 0
     # Rows of the learned position table; sinusoids have no limit.
@@ -88,7 +108,16 @@ class ModelConfig:
         sizes = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
         for name in (*sizes, "num_positions"):
             check_at_least(name, getattr(self, name), 1)
-        for name in ("target_vocab_size", "key_dim", "value_dim", "attention_window"):
+        for name in (
+            "target_vocab_size",
+            "num_encoder_layers",
+            "num_decoder_layers",
+            "encoder_d_ff",
+            "decoder_d_ff",
+            "key_dim",
+            "value_dim",
+            "attention_window",
+        ):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), 1)
         for name in ("dropout_rate", "attention_dropout_rate", "ffn_dropout_rate"):
@@ -96,6 +125,7 @@ class ModelConfig:
         check_choice("norm_placement", self.norm_placement, NORM_PLACEMENTS)
         check_choice("position_encoding", self.position_encoding, POSITION_ENCODINGS)
         check_choice("position_layout", self.position_layout, POSITION_LAYOUTS)
+        check_choice("activation", self.activation, ACTIVATIONS)
         check_above_zero("layer_norm_epsilon", self.layer_norm_epsilon)
         self._check_heads()
         self._check_vocabulary()
@@ -123,8 +153,13 @@ class ModelConfig:
                 f"target_vocab_size={self.target_vocab_size}. "
                 "Set share_embeddings=False."
             )
-        for name in ("pad_id", "bos_id", "eos_id"):
-            value = getattr(self, name)
+        # JSON has lists only.
+        object.__setattr__(self, "suppressed_ids", tuple(self.suppressed_ids))
+        special_ids = [
+            (name, getattr(self, name)) for name in ("pad_id", "bos_id", "eos_id")
+        ]
+        suppressed_ids = [("suppressed_ids", value) for value in self.suppressed_ids]
+        for name, value in (*special_ids, *suppressed_ids):
             check_integer(name, value)
             if not 0 <= value < self.output_vocab_size:
                 raise ValueError(
@@ -141,6 +176,26 @@ class ModelConfig:
     def output_vocab_size(self) -> int:
         """Words the decoder chooses from."""
         return self.target_vocab_size or self.vocab_size
+
+    @property
+    def encoder_depth(self) -> int:
+        """N of the encoder, resolved."""
+        return self.num_encoder_layers or self.num_layers
+
+    @property
+    def decoder_depth(self) -> int:
+        """N of the decoder, resolved."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
+    def encoder_ffn_dim(self) -> int:
+        """d_ff of the encoder, resolved."""
+        return self.encoder_d_ff or self.d_ff
+
+    @property
+    def decoder_ffn_dim(self) -> int:
+        """d_ff of the decoder, resolved."""
+        return self.decoder_d_ff or self.d_ff
 
     @property
     def head_key_dim(self) -> int:
@@ -235,8 +290,11 @@ class DecodingConfig:
 
     # Hypotheses kept alive; 1 is greedy search.
     beam_size: int = 4
-    # alpha of the length penalty ((5 + length) / 6) ** alpha; 0 switches it off.
+    # alpha of the length penalty; 0 switches it off.
     length_penalty_alpha: float = 0.6
+    # "wu": ((5 + length) / 6) ** alpha (§6.1); "power": length ** alpha, as in Marian,
+    # Transformers and CTranslate2.
+    length_penalty: str = "wu"
     # An output has at most as many tokens as its input, plus these.
     extra_decode_length: int = 50
     # Sources are cut at the end to this many tokens, EOS included.
@@ -249,6 +307,7 @@ class DecodingConfig:
         check_at_least("beam_size", self.beam_size, 1)
         check_at_least("extra_decode_length", self.extra_decode_length, 0)
         check_at_least("max_input_length", self.max_input_length, 1)
+        check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
         if not 0 <= self.length_penalty_alpha < math.inf:
             raise ValueError(
                 "`length_penalty_alpha` must be a number of at least 0. "

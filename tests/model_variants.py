@@ -25,6 +25,21 @@ VARIANTS = {
     "restricted attention": {"attention_window": 3},
     "halves from 1": {"position_layout": "halves", "first_position": 1},
     "one layer": {"num_layers": 1},
+    "as in Marian": {
+        "activation": "silu",
+        "num_decoder_layers": 1,
+        "decoder_d_ff": 11,
+        "position_layout": "concatenated",
+        "normalize_embeddings": True,
+        "zero_first_input": True,
+    },
+    "gelu in a deep decoder": {
+        "activation": "gelu",
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 3,
+        "encoder_d_ff": 5,
+        "norm_placement": "pre",
+    },
 }
 
 

@@ -176,7 +176,7 @@ def test_special_ids_that_are_no_integers_are_refused():
         (
             "position_layout",
             "xyz",
-            "`position_layout` must be one of 'interleaved', 'halves'. "
+            "`position_layout` must be one of 'interleaved', 'halves', 'concatenated'. "
             "Received: 'xyz'.",
         ),
     ],
@@ -265,7 +265,7 @@ def test_missing_keys_take_the_default():
 
 
 def test_unknown_keys_are_refused_with_the_nearest_one():
-    listed = "'beam_size', 'length_penalty_alpha', 'extra_decode_length', "
+    listed = "'beam_size', 'length_penalty_alpha', 'length_penalty', 'extra_decode_length', "
     listed += "'max_input_length', 'force_eos'"
     with refuses(
         f"`DecodingConfig field` must be one of {listed}. "

@@ -102,7 +102,7 @@ def teacher_forced_scores(
         Log probability / length penalty of each output, and its number of tokens, EOS
         included.
     """
-    model, alpha = translator.model, translator.decoding.length_penalty_alpha
+    model, decoding = translator.model, translator.decoding
     scores, lengths = [], []
     written = translator.tokenizer.encode(list(outputs))
     for text, tokens in zip(texts, written, strict=True):
@@ -112,7 +112,7 @@ def teacher_forced_scores(
         target = tf.constant(tokens[np.newaxis], tf.int32)
         logits = model(source, model.shift_right(target), training=False)
         each = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)
-        score = normalized_scores(tf.reduce_sum(each), tf.size(target), alpha)
+        score = normalized_scores(tf.reduce_sum(each), tf.size(target), decoding)
         scores.append(float(score))
         lengths.append(len(tokens))
     return scores, lengths

@@ -23,7 +23,8 @@ def define(
     """Define a flag for each field, with the field's default, range and choices.
 
     The flag has the field's name unless the field's metadata names another under
-    "flag". The metadata may have the "minimum" of an integer, and "choices".
+    "flag"; None there means no flag. The metadata may have the "minimum" of an integer,
+    and "choices".
 
     Args:
         config_class: A dataclass of integers, numbers, truth values and strings.
@@ -37,13 +38,20 @@ def define(
     return {
         field.name: define_flag(field, field.default, comments[field.name])
         for field in dataclasses.fields(config_class)
-        if field.name not in leave_out and (not only or field.name in only)
+        if field.name not in leave_out
+        and (not only or field.name in only)
+        and has_flag(field)
     }
 
 
 def values(holders: Mapping[str, flags.FlagHolder]) -> dict[str, Any]:
     """Return the value of each flag by field name."""
     return {name: holder.value for name, holder in holders.items()}
+
+
+def has_flag(field: dataclasses.Field) -> bool:
+    """Return whether a field gets a flag."""
+    return field.metadata.get("flag", field.name) is not None
 
 
 def define_flag(

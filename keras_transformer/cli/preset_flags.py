@@ -28,7 +28,7 @@ def define(
     comments = field_flags.field_comments(config_class)
     holders = {}
     for field in dataclasses.fields(config_class):
-        if field.name not in leave_out:
+        if field.name not in leave_out and field_flags.has_flag(field):
             base = "none" if field.default is None else field.default
             comment = comments[field.name]
             text = f"{comment} Default: the preset's; in base: {base}."

@@ -201,7 +201,7 @@ def beam_search(
             uses the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
             int under XLA.
-        config: `beam_size`, `length_penalty_alpha` and `force_eos` are read. With
+        config: `beam_size`, the length penalty and `force_eos` are read. With
             `force_eos` the last token of a sentence at its limit can only be EOS, and
             is scored with the model's probability.
         bos_id: The first input. The model may also choose it as an output.
@@ -352,7 +352,6 @@ def take_step(
         The state after the step; the ancestry of the alive hypotheses, bool
         `[batch, beam, columns]`; and the cache.
     """
-    alpha = settings.config.length_penalty_alpha
     answer = settings.step_fn(search.last_tokens, step, past, sentences.source, cache)
     logits, cache = checked_answer(
         answer, cache, settings.config.beam_size, settings.eos_id
@@ -363,8 +362,8 @@ def take_step(
     forced = forced_tokens(settings, step, sentences)
     candidates = pick_candidates(settings, search, logits, choices, step, forced)
     after, ancestry = keep_alive(search, candidates, past.ancestry)
-    after = keep_finished(after, candidates, alpha)
-    after = mark_done(after, sentences.limits, alpha, settings.num_certain)
+    after = keep_finished(settings, after, candidates)
+    after = mark_done(settings, after, sentences.limits)
     return freeze_done(search, after), ancestry, cache
 
 
@@ -522,11 +521,11 @@ def keep_alive(
 
 
 def keep_finished(
-    search: SearchState, candidates: Candidates, alpha: float
+    settings: Settings, search: SearchState, candidates: Candidates
 ) -> SearchState:
     """Keep the best-scored of the finished hypotheses and those that end now."""
     ending = tf.where(candidates.is_ending, candidates.log_probs, NEGATIVE_INFINITY)
-    ending_scores = normalized_scores(ending, candidates.lengths, alpha)
+    ending_scores = normalized_scores(ending, candidates.lengths, settings.config)
     # Earlier ones come first, so they win a tie. -> [batch, beam + C]
     scores = tf.concat([search.finished_scores, ending_scores], axis=1)
     scores, kept = tf.math.top_k(scores, search.last_tokens.shape[1])
@@ -543,22 +542,19 @@ def keep_finished(
 
 
 def mark_done(
-    search: SearchState,
-    limits: tf.Tensor,
-    alpha: float,
-    num_best: int | tf.Tensor | None,
+    settings: Settings, search: SearchState, limits: tf.Tensor
 ) -> SearchState:
     """Mark sentences at their limit, with nothing alive, or with a certain result.
 
     A log probability only decreases, and for alpha >= 0 the penalty is largest at the
     limit. So no alive hypothesis can score more than its present log probability
-    divided by the penalty at the limit. `num_best` None: no early stop.
+    divided by the penalty at the limit.
     """
     best_alive = search.alive_log_probs[:, 0]
     is_done = (search.alive_lengths >= limits) | ~is_possible(best_alive)
-    if num_best is not None:
-        bound = normalized_scores(best_alive, limits, alpha)
-        is_done |= search.finished_scores[:, num_best - 1] >= bound
+    if settings.num_certain is not None:
+        bound = normalized_scores(best_alive, limits, settings.config)
+        is_done |= search.finished_scores[:, settings.num_certain - 1] >= bound
     return search._replace(is_done=is_done)
 
 
@@ -576,12 +572,11 @@ def rank(
     settings: Settings, search: SearchState, limits: tf.Tensor
 ) -> BeamSearchResult:
     """Return the finished hypotheses, then in empty slots those cut at the limit."""
-    alpha = settings.config.length_penalty_alpha
     limits = tf.broadcast_to(limits[:, tf.newaxis], tf.shape(search.last_tokens))
     is_at_limit = search.alive_lengths[:, tf.newaxis] >= limits
     # Elsewhere an early stop cut the alive hypotheses: they are not results.
     open_log_probs = tf.where(is_at_limit, search.alive_log_probs, NEGATIVE_INFINITY)
-    open_scores = normalized_scores(open_log_probs, limits, alpha)
+    open_scores = normalized_scores(open_log_probs, limits, settings.config)
 
     # 2 finished, 1 open, 0 empty; top_k keeps the order of equals, which is by score.
     finished_class = tf.where(is_possible(search.finished_scores), 2.0, 0.0)

@@ -6,6 +6,8 @@ import math
 
 import tensorflow as tf
 
+from keras_transformer.config import DecodingConfig
+
 # Log probability and score of impossible or absent hypotheses. Finite, because sums
 # and differences of infinities give NaN; no real hypothesis comes near it.
 NEGATIVE_INFINITY = -1e7
@@ -15,8 +17,10 @@ NEGATIVE_INFINITY = -1e7
 _BLOCK_SIZE = 64
 
 
-def length_penalty(lengths: tf.Tensor, alpha: float) -> tf.Tensor:
-    """Return ((5 + length) / 6) ** alpha, by which a log probability is divided.
+def length_penalty(lengths: tf.Tensor, alpha: float, kind: str = "wu") -> tf.Tensor:
+    """Return the number by which a log probability is divided.
+
+    "wu" is ((5 + length) / 6) ** alpha, from
 
     Wu et al. 2016, "Google's Neural Machine Translation System", Eq. 14; the paper
     uses alpha = 0.6 (§6.1) and 0.3 for parsing (§6.3). It is 1 at length 1, and at any
@@ -25,27 +29,32 @@ def length_penalty(lengths: tf.Tensor, alpha: float) -> tf.Tensor:
     Args:
         lengths: int or float, any shape. Tokens of the output with EOS, without BOS.
         alpha: 0 or more; larger values favour longer outputs.
+        kind: "wu", or "power" for length ** alpha, as in Marian.
 
     Returns:
         float32, shape of `lengths`.
     """
-    return tf.pow((5.0 + tf.cast(lengths, tf.float32)) / 6.0, alpha)
+    lengths = tf.cast(lengths, tf.float32)
+    return tf.pow(lengths if kind == "power" else (5.0 + lengths) / 6.0, alpha)
 
 
 def normalized_scores(
-    log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float
+    log_probs: tf.Tensor, lengths: tf.Tensor, config: DecodingConfig
 ) -> tf.Tensor:
     """Return log_probs / length penalty; impossible ones stay NEGATIVE_INFINITY.
 
     Args:
         log_probs: float32, any shape. Sums of log p over the tokens.
         lengths: int32, broadcasts against `log_probs`.
-        alpha: Exponent of the length penalty.
+        config: `length_penalty` and `length_penalty_alpha` are read.
 
     Returns:
         float32, shape of `log_probs`.
     """
-    scores = log_probs / length_penalty(lengths, alpha)
+    penalty = length_penalty(
+        lengths, config.length_penalty_alpha, config.length_penalty
+    )
+    scores = log_probs / penalty
     return tf.where(is_possible(log_probs), scores, NEGATIVE_INFINITY)
 
 

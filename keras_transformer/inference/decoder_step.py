@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
@@ -50,6 +51,7 @@ class StepWeights(NamedTuple):
 
     embeddings: tf.Tensor  # [vocab_size, d_model], target embedding
     positions: tf.Tensor | None  # [num_positions, d_model], if learned
+    embedding_norm: Norm | None  # of `normalize_embeddings`
     layers: LayerWeights  # stacked
     final_norm: Norm | None  # of pre-norm models
     output: tf.Tensor  # [vocab_size, d_model], pre-softmax map
@@ -102,7 +104,7 @@ def decode_step(
         memory_mask=added_mask(source["mask"]),
     )
     layer_step = trace_once(functools.partial(_layer_step, config))
-    layers = shared_traces.unstacked(weights.layers, config.num_layers)
+    layers = shared_traces.unstacked(weights.layers, config.decoder_depth)
     new_cache = []
     for own_weights, memory, layer_cache in zip(
         layers, source["memory"], cache, strict=True
@@ -117,15 +119,21 @@ def decode_step(
 
 def _embed(config, weights, tokens, step) -> tf.Tensor:
     """Embed tokens and add their position, §3.4, §3.5: `[batch * beam, d_model]`."""
-    x = tf.gather(weights.embeddings, tf.reshape(tokens, [-1]))
+    tokens = tf.reshape(tokens, [-1])
+    x = tf.gather(weights.embeddings, tokens)
     x *= tf.cast(math.sqrt(config.d_model), x.dtype)
+    if config.zero_first_input:
+        x = tf.where((tokens == config.bos_id)[:, tf.newaxis], tf.zeros_like(x), x)
     if weights.positions is not None:
         position = tf.gather(weights.positions, step)
     else:
         position = sinusoidal_encoding(
             step + config.first_position, config.d_model, config.position_layout
         )
-    return x + tf.cast(position, x.dtype)
+    x += tf.cast(position, x.dtype)
+    if weights.embedding_norm is not None:
+        x = _normalize(config, x, weights.embedding_norm)
+    return x
 
 
 def _visible(config, past, step) -> tf.Tensor:
@@ -174,8 +182,9 @@ def _layer_step(
 
     def feed_forward(x):
         hidden, output = weights.feed_forward
+        activation = keras.activations.get(config.activation)
         return packed_kernels.multiply(
-            tf.nn.relu(packed_kernels.multiply(x, hidden)), output
+            activation(packed_kernels.multiply(x, hidden)), output
         )
 
     for sublayer, norm in zip(

@@ -30,7 +30,7 @@ def encode(model: Transformer, source_tokens: tf.Tensor) -> tuple[tf.Tensor, tf.
         model.encoder.layers,
         lambda layer, x, mask: layer(x, attention_mask=mask, training=False)[0],
     )
-    for number in range(model.config.num_layers):
+    for number in range(model.config.encoder_depth):
         x = encode_layer(number, x, mask)
     return model.encoder.normed(x, training=False), mask
 
@@ -56,7 +56,7 @@ def start(model: Transformer, source_tokens: tf.Tensor) -> dict[str, Any]:
             *attention.value_projection.weights,
         ],
     )
-    memory = [project(n, encoder_output) for n in range(model.config.num_layers)]
+    memory = [project(n, encoder_output) for n in range(model.config.decoder_depth)]
     return {"memory": memory, "mask": mask}
 
 
@@ -90,10 +90,10 @@ def decode(
         return x, weights
 
     decode_layer = call_nth_layer(model.decoder.layers, run)
-    x = model.target_positions(model.target_embedding(decoder_inputs))
+    x = model.embed_target(decoder_inputs)
     self_mask = model.decoder.self_attention_mask(x)
     cross_weights = []
-    for number in range(model.config.num_layers):
+    for number in range(model.config.decoder_depth):
         x, weights = decode_layer(number, x, encoder_output, self_mask, source_mask)
         cross_weights.append(weights)
     return model.decoder.normed(x, training=False), cross_weights

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
-from keras_transformer.decoding.beam_search import StepFunction
+from keras_transformer.decoding.beam_search import AllowedTokens, StepFunction
 from keras_transformer.inference import full_pass, kv_cache, length_groups
 from keras_transformer.inference.decoder_step import FEW_ROWS, decode_step
 from keras_transformer.inference.prepared_weights import (
@@ -103,6 +104,7 @@ class SequenceGenerator(tf.Module):
         limits: tf.Tensor,
         known: dict[str, tf.Tensor] | None = None,
         forced_prefix: tf.Tensor | None = None,
+        allowed_tokens: AllowedTokens | None = None,
         **options: Any,
     ) -> BeamSearchResult:
         """Search for the best outputs with the settings of `decoding`.
@@ -112,9 +114,13 @@ class SequenceGenerator(tf.Module):
             limits: int32 `[batch]`, most tokens of an output.
             known: Further inputs of `allowed_tokens` per source, `[batch, ...]`.
             forced_prefix: Same as in `beam_search`.
+            allowed_tokens: Same as in `beam_search`; None: all but the model's
+                `suppressed_ids`.
             **options: Same as in `beam_search`.
         """
         step_function = self.step_function()
+        if allowed_tokens is None and self.model.config.suppressed_ids:
+            allowed_tokens = self._not_suppressed
         if forced_prefix is None:
             forced_prefix = tf.zeros([tf.shape(limits)[0], 0], tf.int32)
 
@@ -130,6 +136,7 @@ class SequenceGenerator(tf.Module):
                 forced_prefix=prefix,
                 steps_at_once=STEPS_AT_ONCE,
                 window=self.model.config.attention_window,
+                allowed_tokens=allowed_tokens,
                 **options,
                 **self.special_ids,
             )
@@ -142,6 +149,19 @@ class SequenceGenerator(tf.Module):
         )
         rows = (known or {}, forced_prefix)
         return self.in_length_groups(source_tokens, limits, rows, search, nothing)
+
+    def is_suppressed(self) -> tf.Tensor:
+        """Return which ids a search never chooses, bool `[vocab]`."""
+        ids = tf.range(self.model.config.output_vocab_size)
+        never = tf.constant(self.model.config.suppressed_ids, tf.int32)
+        return tf.reduce_any(ids[:, tf.newaxis] == never, axis=1)
+
+    def _not_suppressed(self, tokens, step, source):
+        del step, source
+        vocab_size, beam_size = self.model.config.output_vocab_size, tokens.shape[1]
+        return tf.broadcast_to(
+            ~self.is_suppressed(), [tf.shape(tokens)[0], beam_size, vocab_size]
+        )
 
     def in_length_groups(
         self,
@@ -175,12 +195,24 @@ class SequenceGenerator(tf.Module):
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
-    def step_function(self) -> StepFunction:
-        """Return the step of the decoder with its weights bound."""
+    def step_function(self, has_suppressed: bool = True) -> StepFunction:
+        """Return the step of the decoder with its weights bound.
+
+        Args:
+            has_suppressed: False gives the model's `suppressed_ids` probability 0.
+        """
         prepared = self._prepared.read() if self._prepared else None
         with self._reading():
             weights = step_weights(self.model, prepared)
-        return functools.partial(decode_step, self.model.config, weights)
+        step = functools.partial(decode_step, self.model.config, weights)
+        if has_suppressed or not self.model.config.suppressed_ids:
+            return step
+
+        def step_without_suppressed(*inputs):
+            logits, cache = step(*inputs)
+            return tf.where(self.is_suppressed(), -math.inf, logits), cache
+
+        return step_without_suppressed
 
     def decode(
         self, source_tokens: tf.Tensor, target_tokens: tf.Tensor

@@ -42,7 +42,7 @@ def empty(
     rows = (batch_size, config.num_heads, num_columns)
     widths = (config.head_key_dim, config.head_value_dim)
     layer = tuple(tf.zeros((*rows, dim), dtype) for dim in widths)
-    return [layer for _ in range(config.num_layers)]
+    return [layer for _ in range(config.decoder_depth)]
 
 
 def areas(

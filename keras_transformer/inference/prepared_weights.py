@@ -28,10 +28,12 @@ def step_weights(model: Transformer, prepared: Prepared | None = None) -> StepWe
     """
     layers, packed_output = prepared or prepare(model)
     positions, final_norm = model.target_positions, model.decoder.norm
+    embedding_norm = model.target_norm
     output_bias = model.output_embedding.output_bias
     return StepWeights(
         embeddings=_table(model.target_embedding),
         positions=positions.table.value if positions.encoding == "learned" else None,
+        embedding_norm=None if embedding_norm is None else _norm(embedding_norm),
         layers=layers,
         final_norm=None if final_norm is None else _norm(final_norm),
         output=_table(model.output_embedding),

@@ -36,7 +36,7 @@ class DecoderLayer(ConfiguredLayer):
         self.self_attention_residual = self.residual("self_attention_residual")
         self.cross_attention = self.attention("cross_attention")
         self.cross_attention_residual = self.residual("cross_attention_residual")
-        self.ffn = self.feed_forward("feed_forward")
+        self.ffn = self.feed_forward("feed_forward", self.config.decoder_ffn_dim)
         self.ffn_residual = self.residual("feed_forward_residual")
         self.built = True
 
@@ -83,6 +83,11 @@ class Decoder(ConfiguredLayer):
         float `[batch, target_length, d_model]`, and two lists: the weights of every
         layer's self-attention and of its encoder-decoder attention.
     """
+
+    @property
+    def depth(self) -> int:
+        """N, the number of layers."""
+        return self.config.decoder_depth
 
     def build(self, inputs_shape=None, encoder_output_shape=None):
         self.add_layers(DecoderLayer)

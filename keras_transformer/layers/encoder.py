@@ -23,7 +23,7 @@ class EncoderLayer(ConfiguredLayer):
     def build(self, inputs_shape=None):
         self.self_attention = self.own_attention("self_attention", causal=False)
         self.self_attention_residual = self.residual("self_attention_residual")
-        self.ffn = self.feed_forward("feed_forward")
+        self.ffn = self.feed_forward("feed_forward", self.config.encoder_ffn_dim)
         self.ffn_residual = self.residual("feed_forward_residual")
         self.built = True
 
@@ -54,6 +54,11 @@ class Encoder(ConfiguredLayer):
         `[batch, heads, source_length, source_length]`; in blocks if attention is
         restricted.
     """
+
+    @property
+    def depth(self) -> int:
+        """N, the number of layers."""
+        return self.config.encoder_depth
 
     def build(self, inputs_shape=None):
         self.add_layers(EncoderLayer)

@@ -14,13 +14,14 @@ from keras_transformer.layers.linear import Linear
 class FeedForward(keras.layers.Layer):
     """Position-wise feed-forward network, §3.3, Eq. 2.
 
-    Applies the same two linear maps at every position: widen to `d_ff`, ReLU, return to
-    `d_model`.
+    Applies the same two linear maps at every position: widen to `d_ff`, activation,
+    return to `d_model`.
 
     Args:
         d_model: Width of the input and output (paper: d_model).
         d_ff: Width of the hidden layer (paper: d_ff).
         dropout_rate: Share of hidden activations dropped while training, in [0, 1).
+        activation: "relu" (the paper's), "silu" or "gelu".
 
     Call arguments:
         inputs: float `[batch, length, d_model]`.
@@ -30,25 +31,34 @@ class FeedForward(keras.layers.Layer):
         computed and carry no meaning.
 
     Raises:
-        ValueError: If `d_model` or `d_ff` is below 1, or `dropout_rate` is outside
-            [0, 1).
+        ValueError: If `d_model` or `d_ff` is below 1, `dropout_rate` is outside [0, 1),
+            or `activation` is unknown.
 
     Differs from the paper: dropout on the hidden activation, off by default.
     """
 
-    def __init__(self, d_model: int, d_ff: int, dropout_rate: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        dropout_rate: float = 0.0,
+        activation: str = "relu",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         config_lib.check_at_least("d_model", d_model, 1)
         config_lib.check_at_least("d_ff", d_ff, 1)
         config_lib.check_rate("dropout_rate", dropout_rate)
+        config_lib.check_choice("activation", activation, config_lib.ACTIVATIONS)
         self.d_model = d_model
         self.d_ff = d_ff
         self.dropout_rate = dropout_rate
+        self.activation = activation
 
     def build(self, inputs_shape):
         self.hidden = Linear(
             self.d_ff,
-            activation="relu",
+            activation=self.activation,
             kernel_initializer=initializer_unless_skipped("glorot_uniform"),
             dtype=self.dtype_policy,
             name="hidden",
@@ -76,4 +86,5 @@ class FeedForward(keras.layers.Layer):
             "d_model": self.d_model,
             "d_ff": self.d_ff,
             "dropout_rate": self.dropout_rate,
+            "activation": self.activation,
         }

@@ -25,22 +25,23 @@ def sinusoidal_encoding(
     Args:
         positions: Positions, any shape `[...]`.
         d_model: Width of an encoding, even.
-        layout: "interleaved" is the paper's formula. "halves" is tensor2tensor's: all
-            sines, then all cosines, at frequencies exp(-i ln(10000) / (d_model/2 - 1)).
+        layout: "interleaved" is the paper's formula. "concatenated" has all sines, then
+            all cosines (Marian). "halves" does too, at tensor2tensor's frequencies
+            exp(-i ln(10000) / (d_model/2 - 1)).
 
     Returns:
         float32 `[..., d_model]` for every dtype policy: in bfloat16, neighbouring
         positions would be equal.
     """
     pairs = np.arange(d_model // 2)
-    if layout == "interleaved":
-        exponents = 2 * pairs / d_model
-    else:
+    if layout == "halves":
         exponents = pairs / max(d_model // 2 - 1, 1)
+    else:
+        exponents = 2 * pairs / d_model
     frequencies = np.exp(-math.log(MAX_TIMESCALE) * exponents).astype("float32")
     angles = ops.cast(positions, "float32")[..., None] * frequencies  # [..., d/2]
     parts = [ops.sin(angles), ops.cos(angles)]
-    if layout == "halves":
+    if layout != "interleaved":
         return ops.concatenate(parts, axis=-1)
     stacked = ops.stack(parts, axis=-1)  # [..., d/2, 2]
     return ops.reshape(stacked, (*ops.shape(positions), d_model))
@@ -68,7 +69,7 @@ class PositionalEncoding(keras.layers.Layer):
     Args:
         d_model: Width of an encoding (paper: d_model).
         encoding: "sinusoidal" or "learned".
-        layout: "interleaved" or "halves"; for sinusoids only.
+        layout: "interleaved", "halves" or "concatenated"; for sinusoids only.
         first_position: The position of the first token.
         num_positions: Rows of the learned table; sinusoids have no limit.
 

@@ -36,15 +36,15 @@ class ConfiguredLayer(keras.layers.Layer):
     @property
     def layers(self) -> list[keras.layers.Layer]:
         """The N layers of a stack, in order."""
-        return [getattr(self, f"layer_{n}") for n in range(self.config.num_layers)]
+        return [getattr(self, f"layer_{n}") for n in range(self.depth)]
 
     def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
-        """Create the N layers of a stack.
+        """Create the N layers of a stack, N being its `depth`.
 
         Each layer is an attribute, because Keras 3.15 does not report layers in a list
         to `tf.train.Checkpoint`.
         """
-        for number in range(self.config.num_layers):
+        for number in range(self.depth):
             name = f"layer_{number}"
             layer = layer_class(self.config, dtype=self.dtype_policy, name=name)
             layer.build()
@@ -84,13 +84,14 @@ class ConfiguredLayer(keras.layers.Layer):
         )
         return self._built(layer)
 
-    def feed_forward(self, name: str) -> FeedForward:
-        """Create a feed-forward network with the sizes of the config."""
+    def feed_forward(self, name: str, d_ff: int) -> FeedForward:
+        """Create a feed-forward network of width `d_ff`."""
         config = self.config
         layer = FeedForward(
             config.d_model,
-            config.d_ff,
+            d_ff,
             config.ffn_dropout_rate,
+            config.activation,
             dtype=self.dtype_policy,
             name=name,
         )

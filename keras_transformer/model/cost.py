@@ -78,11 +78,12 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
     """
     inner = config.num_heads * (config.head_key_dim + config.head_value_dim)
     projection = 2.0 * config.d_model * inner  # two of the four, for one token
-    ffn = 4.0 * config.d_model * config.d_ff
+    encoder_ffn = 4.0 * config.d_model * config.encoder_ffn_dim
+    decoder_ffn = 4.0 * config.d_model * config.decoder_ffn_dim
     seen_by = 2.0 * inner  # both products with one key, for one query
     window = config.attention_window or max(source_length, target_length)
     encoder = source_length * (
-        2 * projection + ffn + seen_by * min(source_length, window)
+        2 * projection + encoder_ffn + seen_by * min(source_length, window)
     )
     decoder_self = target_length * (
         2 * projection + seen_by * min(target_length, window)
@@ -90,9 +91,9 @@ def forward_flops(config: ModelConfig, source_length: int, target_length: int) -
     # Queries and outputs are at target positions, keys and values at source positions.
     cross_queries = target_length * (projection + seen_by * source_length)
     cross = cross_queries + source_length * projection
-    layers = encoder + decoder_self + cross + target_length * ffn
+    decoder = decoder_self + cross + target_length * decoder_ffn
     logits = 2.0 * target_length * config.d_model * config.output_vocab_size
-    return config.num_layers * layers + logits
+    return config.encoder_depth * encoder + config.decoder_depth * decoder + logits
 
 
 def training_flops(
@@ -104,18 +105,23 @@ def training_flops(
 
 def num_parameters(config: ModelConfig) -> int:
     """Count the parameters of a model without building it."""
-    d_model, d_ff = config.d_model, config.d_ff
+    d_model = config.d_model
     key_width = config.num_heads * config.head_key_dim
     value_width = config.num_heads * config.head_value_dim
     attention = 2 * d_model * (key_width + value_width)
     if config.attention_bias:
         attention += 2 * key_width + value_width + d_model
-    ffn = 2 * d_model * d_ff + d_ff + d_model
+
+    def ffn(d_ff):
+        return 2 * d_model * d_ff + d_ff + d_model
+
     norm = 2 * d_model
-    encoder_layer = attention + ffn + 2 * norm
-    decoder_layer = 2 * attention + ffn + 3 * norm
-    total = config.num_layers * (encoder_layer + decoder_layer)
+    encoder_layer = attention + ffn(config.encoder_ffn_dim) + 2 * norm
+    decoder_layer = 2 * attention + ffn(config.decoder_ffn_dim) + 3 * norm
+    total = config.encoder_depth * encoder_layer + config.decoder_depth * decoder_layer
     if config.norm_placement == "pre":
+        total += 2 * norm
+    if config.normalize_embeddings:
         total += 2 * norm
     words = config.vocab_size
     if not config.share_embeddings:

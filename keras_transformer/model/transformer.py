@@ -14,6 +14,7 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.layer_norm import LayerNormalization
 from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
     positions_in_segments,
@@ -74,6 +75,8 @@ class Transformer(TokenTrainer):
         self.target_positions = self.source_positions
         if config.position_encoding == "learned":
             self.target_positions = self._positions("target_positions")
+        self.source_norm = self._norm("source_norm")
+        self.target_norm = self._norm("target_norm")
         rate = config.dropout_rate
         self.source_dropout = Dropout(rate, dtype=dtype, name="source_dropout")
         self.target_dropout = Dropout(rate, dtype=dtype, name="target_dropout")
@@ -90,6 +93,9 @@ class Transformer(TokenTrainer):
         for layer in (*embeddings, *positions, self.encoder, self.decoder):
             if not layer.built:
                 layer.build()
+        for norm in (self.source_norm, self.target_norm):
+            if norm is not None:
+                norm.build((None, None, self.config.d_model))
         self.built = True
 
     def call(
@@ -192,7 +198,31 @@ class Transformer(TokenTrainer):
             mask = masks.segment_mask(segments, segments)
             positions = positions_in_segments(segments)
         embedded = self.embedding(source_tokens)
-        return self.source_positions(embedded, positions=positions), mask
+        embedded = self.source_positions(embedded, positions=positions)
+        if self.source_norm is not None:
+            embedded = self.source_norm(embedded)
+        return embedded, mask
+
+    def embed_target(
+        self, decoder_inputs: Tensor, positions: Tensor | None = None
+    ) -> Tensor:
+        """Embed the decoder inputs, §3.4 and §3.5.
+
+        Args:
+            decoder_inputs: int32 `[batch, target_length]`.
+            positions: int32 `[batch, target_length]`; None: consecutive from 0.
+
+        Returns:
+            Scaled embeddings plus positions, float `[batch, target_length, d_model]`.
+        """
+        embedded = self.target_embedding(decoder_inputs)
+        if self.config.zero_first_input:
+            is_first = ops.equal(decoder_inputs, self.config.bos_id)[:, :, None]
+            embedded = ops.where(is_first, ops.zeros_like(embedded), embedded)
+        embedded = self.target_positions(embedded, positions=positions)
+        if self.target_norm is not None:
+            embedded = self.target_norm(embedded)
+        return embedded
 
     def _encode(self, source_tokens, training, segments=None):
         own = None if segments is None else segments[0]
@@ -213,8 +243,7 @@ class Transformer(TokenTrainer):
             source_mask = masks.segment_mask(segments[1], segments[0])
             target_mask = masks.segment_mask(segments[1], segments[1])
             positions = positions_in_segments(segments[1])
-        embedded = self.target_embedding(decoder_inputs)
-        embedded = self.target_positions(embedded, positions=positions)
+        embedded = self.embed_target(decoder_inputs, positions)
         return self.decoder(
             self.target_dropout(embedded, training=training),
             encoder_output,
@@ -234,6 +263,14 @@ class Transformer(TokenTrainer):
             use_output_bias=self.config.output_bias and is_output,
             dtype=self.dtype_policy,
             name=name,
+        )
+
+    def _norm(self, name: str) -> LayerNormalization | None:
+        """Create the norm of one side's embeddings, if the config asks for it."""
+        if not self.config.normalize_embeddings:
+            return None
+        return LayerNormalization(
+            self.config.layer_norm_epsilon, dtype=self.dtype_policy, name=name
         )
 
     def _positions(self, name: str) -> PositionalEncoding:

@@ -133,7 +133,7 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        step_function = translator.step_function()
+        step_function = translator.step_function(has_suppressed=False)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )

@@ -47,10 +47,9 @@ class AttentionRecord:
         """Return the key pieces (the columns of the weights), in order."""
         return self._read if kind == "decoder" else self.source_pieces
 
-    @property
-    def num_layers(self) -> int:
-        """Number of layers of the encoder; the decoder has as many."""
-        return len(self.weights["encoder"])
+    def num_layers(self, kind: str) -> int:
+        """Return the number of layers with this kind of attention."""
+        return len(self.weights[kind])
 
     @property
     def num_heads(self) -> int:
@@ -120,7 +119,7 @@ def check_layer_and_heads(
     """
     check_choice("attention", kind, tuple(KINDS))
     for name, number, maximum in (
-        ("layer", layer, record.num_layers),
+        ("layer", layer, record.num_layers(kind)),
         *(("head", head, record.num_heads) for head in heads),
     ):
         if not 1 <= number <= maximum:

@@ -52,6 +52,7 @@ def heat_map(
             label.set_parse_math(False)  # "$5$" is a price here, not a formula
     for axis in axes[len(heads) :]:
         axis.set_axis_off()
-    figure.suptitle(f"{KINDS[kind]}, layer {layer} of {record.num_layers}", fontsize=11)
+    num_layers = record.num_layers(kind)
+    figure.suptitle(f"{KINDS[kind]}, layer {layer} of {num_layers}", fontsize=11)
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
     return figure

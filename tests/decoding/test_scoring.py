@@ -8,6 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import NEGATIVE_INFINITY, length_penalty, scoring
 
 
@@ -18,13 +19,19 @@ def test_length_penalty_is_that_of_gnmt():
     assert penalties.dtype == tf.float32
 
 
+def test_power_is_the_length_penalty_of_marian():
+    penalties = length_penalty(tf.constant([1, 4, 9]), 0.5, "power")
+    np.testing.assert_allclose(penalties, [1.0, 2.0, 3.0], rtol=1e-6)
+
+
 def test_alpha_zero_switches_the_length_penalty_off():
     np.testing.assert_array_equal(length_penalty(tf.constant([1, 7, 113]), 0.0), 1.0)
 
 
 def test_scores_divide_by_the_penalty_and_leave_the_impossible_alone():
     log_probs = tf.constant([-3.0, NEGATIVE_INFINITY, math.nan])
-    scores = scoring.normalized_scores(log_probs, tf.constant([7, 7, 7]), 1.0)
+    config = DecodingConfig(length_penalty_alpha=1.0)
+    scores = scoring.normalized_scores(log_probs, tf.constant([7, 7, 7]), config)
     np.testing.assert_array_equal(scores, [-1.5, NEGATIVE_INFINITY, NEGATIVE_INFINITY])
 
 

@@ -62,9 +62,10 @@ def test_attention_weights_are_distributions_over_real_tokens(model):
     """Each real query's weights sum to one, and are exactly zero on padding."""
     inputs = np.asarray(model.shift_right(TARGET))
     _, weights = model(SOURCE, inputs, return_attention=True)
-    assert [len(weights[kind]) for kind in ("encoder", "decoder", "cross")] == [
-        model.config.num_layers
-    ] * 3
+    depths = model.config.encoder_depth, *[model.config.decoder_depth] * 2
+    assert (
+        tuple(len(weights[kind]) for kind in ("encoder", "decoder", "cross")) == depths
+    )
     assert weights["encoder"][0].shape == (3, 2, 5, 5)
     assert weights["cross"][-1].shape == (3, 2, 7, 5)
     queries = {"encoder": SOURCE, "decoder": inputs, "cross": inputs}

@@ -35,7 +35,7 @@ def test_a_given_pair_is_recorded_with_its_pieces(translator):
     assert record.weights["encoder"].shape == (2, 3, source, source)
     assert record.weights["decoder"].shape == (2, 3, target, target)
     assert record.weights["cross"].shape == (2, 3, target, source)
-    assert (record.num_layers, record.num_heads) == (2, 3)
+    assert (record.num_layers("cross"), record.num_heads) == (2, 3)
 
 
 def test_weights_are_the_models_own(translator):
