@@ -22,6 +22,9 @@ INSTALL_REQUIRES = [
     "sentencepiece>=0.2.1,<0.3",
     "sacrebleu>=2.6,<3",
     "sacremoses>=0.2,<0.3",
+    # Files of published models.
+    "pyyaml>=6,<7",
+    "safetensors>=0.5,<1",
     "absl-py>=2.1,<3",
     "matplotlib>=3.10,<4",
     "numpy>=2.1,<3",
@@ -72,6 +75,7 @@ EXTRAS_REQUIRE = {
 
 PROGRAMS = {
     "kt-prepare-data": "bin.prepare_data",
+    "kt-import-model": "bin.import_model",
     "kt-train": "bin.train",
     "kt-average-checkpoints": "bin.average_checkpoints",
     "kt-evaluate": "bin.evaluate",

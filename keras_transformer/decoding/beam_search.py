@@ -150,6 +150,7 @@ class Settings:
     # Stop a sentence once this many hypotheses are certain; None: no early stop.
     num_certain: int | tf.Tensor | None
     allowed_tokens: AllowedTokens | None
+    unscored_steps: int
     steps_at_once: int | None
     window: int | None
 
@@ -179,6 +180,7 @@ def beam_search(
     num_best: int | tf.Tensor = 1,
     forced_prefix: tf.Tensor | None = None,
     allowed_tokens: AllowedTokens | None = None,
+    unscored_steps: int = 0,
     steps_at_once: int | None = None,
     window: int | None = None,
 ) -> BeamSearchResult:
@@ -219,6 +221,8 @@ def beam_search(
             `pad_id`), the step's number, and `source`. Other tokens become impossible;
             allowed ones keep the model's probability, so scores do not change. A
             hypothesis without an allowed token is dropped. None: all are allowed.
+        unscored_steps: Tokens of these first steps count as certain, such as a forced
+            language token; they still count in the length.
         steps_at_once: Compact the batch and the cache after this many steps, or when a
             quarter of the sentences are done: finished sentences and cache columns
             that no hypothesis reads are removed. Changes speed only. None: never; the
@@ -250,6 +254,7 @@ def beam_search(
         pad_id=pad_id,
         num_certain=num_best if stop_early else None,
         allowed_tokens=allowed_tokens,
+        unscored_steps=unscored_steps,
         steps_at_once=steps_at_once,
         window=window,
     )
@@ -474,6 +479,11 @@ def pick_candidates(
     log_probs = extended_log_probs(
         search.alive_log_probs, token_logits, logits, likeliest
     )
+
+    if settings.unscored_steps:
+        is_unscored = (step < settings.unscored_steps) & is_possible(log_probs)
+        before = search.alive_log_probs[:, :, tf.newaxis]
+        log_probs = tf.where(is_unscored, before, log_probs)
 
     log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
     num_candidates = min(num_wanted, beam_size * count)

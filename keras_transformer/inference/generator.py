@@ -137,6 +137,7 @@ class SequenceGenerator(tf.Module):
                 steps_at_once=STEPS_AT_ONCE,
                 window=self.model.config.attention_window,
                 allowed_tokens=allowed_tokens,
+                unscored_steps=int(self.tokenizer.target_prefix_id is not None),
                 **options,
                 **self.special_ids,
             )

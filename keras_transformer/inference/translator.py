@@ -127,6 +127,7 @@ class Translator(SequenceGenerator):
         forced = prefix[:, : self.decoding.max_input_length].to_tensor(
             self.model.config.pad_id
         )
+        forced = tf.concat([self.own_prefix(tf.shape(text)[0]), forced], axis=1)
         result = self.search(tokens, forced, self.num_best)
         return self.to_text(tokens, truncated, result, self.num_best)
 
@@ -181,8 +182,15 @@ class Translator(SequenceGenerator):
         """
         check_num_best(num_best, self.decoding)
         if forced_prefix is None:
-            forced_prefix = tf.zeros([tf.shape(source_tokens)[0], 0], tf.int32)
+            forced_prefix = self.own_prefix(tf.shape(source_tokens)[0])
         return self._search(source_tokens, forced_prefix, num_best)
+
+    def own_prefix(self, batch: tf.Tensor) -> tf.Tensor:
+        """Return the tokens that every target begins with, int32 `[batch, 0 or 1]`."""
+        prefix_id = self.tokenizer.target_prefix_id
+        if prefix_id is None:
+            return tf.zeros([batch, 0], tf.int32)
+        return tf.fill([batch, 1], prefix_id)
 
     def _copy(self):
         return Translator(

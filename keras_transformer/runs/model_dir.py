@@ -98,7 +98,7 @@ class ModelDir:
         Args:
             checkpoint: "averaged", "best", "latest", or the path of a checkpoint. None:
                 the first of these that exists, except an average that is older than the
-                latest checkpoint.
+                latest checkpoint; `model.keras` if there is no checkpoint.
 
         Raises:
             FileNotFoundError: If there is no such checkpoint.
@@ -114,6 +114,8 @@ class ModelDir:
             is_old = found and newest and found.step < newest.step
             if found and not (checkpoint is None and choice == "averaged" and is_old):
                 return found
+        if checkpoint is None and newest is None and self.model_path.is_file():
+            return Checkpoint(self.model_path, 0)  # an imported model
         wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
         raise FileNotFoundError(
             f"{wanted} in {self.path}. Train first with "
@@ -144,12 +146,10 @@ class ModelDir:
         config = self.read_config()
         chosen = self.choose(checkpoint)
         with skip_weight_init():
-            with concurrent.futures.ThreadPoolExecutor(1) as beside:
-                # Checking 250 MB takes as long as building the model.
-                checked = beside.submit(check_files, chosen)
-                model = Transformer(config.model, dtype=config.precision)
-                checked.result()
-            restore_checked(chosen, model=_layers(model))
+            if chosen.path == self.model_path:
+                model = keras.saving.load_model(chosen.path, compile=False)
+            else:
+                model = _restored(chosen, config)
             if precision in (None, config.precision):
                 return model
             recast = Transformer(config.model, dtype=precision)
@@ -252,6 +252,17 @@ def load_model(path: str | os.PathLike) -> Transformer:
     if pathlib.Path(path).suffix == ".keras":
         return keras.saving.load_model(path)
     return ModelDir(path).load_model()
+
+
+def _restored(chosen: Checkpoint, config: RunConfig) -> Transformer:
+    """Return the model of a run with the weights of a checkpoint."""
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        # Checking 250 MB takes as long as building the model.
+        checked = beside.submit(check_files, chosen)
+        model = Transformer(config.model, dtype=config.precision)
+        checked.result()
+    restore_checked(chosen, model=_layers(model))
+    return model
 
 
 def _layers(model: Transformer) -> tf.train.Checkpoint:

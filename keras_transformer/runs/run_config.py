@@ -40,6 +40,8 @@ class RunConfig:
     labels_hash: str | None = None
     # SHA-256 of the encoded training split; None: an earlier release did not save it.
     corpus_hash: str | None = None
+    # An imported model: its family, and the SHA-256 of the files that were read.
+    origin: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `config.json`."""

@@ -7,9 +7,15 @@ import os
 import pathlib
 from typing import Any
 
-from keras_transformer.tokenization import sentence_piece, tokenizer, word_piece
+from keras_transformer.tokenization import (
+    mapped,
+    sentence_piece,
+    tokenizer,
+    word_piece,
+)
 
 _CLASSES = {
+    "mapped": mapped.MappedTokenizer,
     "bpe": sentence_piece.SentencePieceTokenizer,
     "sentencepiece": sentence_piece.SentencePieceTokenizer,
     "wordpiece": word_piece.WordPieceTokenizer,

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_transformer import config
 from keras_transformer.tokenization import (
@@ -59,7 +58,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
                 special_ids[name] = len(names)
                 names.append(shown)
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
-        self._in_graph = tf_text.SentencepieceTokenizer(proto, out_type=tf.int32)
+        self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids with SentencePiece's threads; see the base class."""

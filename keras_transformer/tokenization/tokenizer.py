@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
 
 from keras_transformer import atomic_files
 
@@ -43,6 +44,9 @@ class Tokenizer(tf.Module):
         eos_id: Last id of a sequence; never in the ids of a text.
         fingerprint: Hexadecimal SHA-256 of the vocabulary file, the "tokenizer hash".
     """
+
+    # The id that every target begins with, such as its language; None: there is none.
+    target_prefix_id: int | None = None
 
     # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
     vocabulary_name: str
@@ -187,6 +191,22 @@ class Tokenizer(tf.Module):
     def _join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         """Override this: int32 `[batch, (length)]` without special ids to `[batch]`."""
         raise NotImplementedError
+
+
+def sentencepiece_op(
+    model: bytes, out_type: tf.DType
+) -> tf_text.SentencepieceTokenizer:
+    """Return a SentencePiece model that runs in the graph.
+
+    Its name is unique: TensorFlow shares the resources of loaded SavedModels by name,
+    so that one of two models would be used for both.
+
+    Args:
+        model: The bytes of a SentencePiece model file.
+        out_type: tf.int32 for ids, tf.string for pieces.
+    """
+    name = f"sentencepiece_{fingerprint_of(model)[:16]}"
+    return tf_text.SentencepieceTokenizer(model, out_type=out_type, name=name)
 
 
 def fingerprint_of(vocabulary: bytes) -> str:

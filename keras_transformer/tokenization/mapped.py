@@ -1,0 +1,187 @@
+"""Vocabularies of published models: SentencePiece models and a map to ids."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.tokenization import tokenizer
+
+_UNKNOWN = "<unk>"
+# A translation model of several target languages reads ">>deu<<" before the text.
+_LANGUAGE = r"^\s*(>>[^<>\s]+<<)?\s*(.*)$"
+_SETTINGS, _SOURCE, _TARGET = "settings.json", "source.spm", "target.spm"
+
+
+class MappedTokenizer(tokenizer.Tokenizer):
+    """Two SentencePiece models whose pieces get their ids from a map.
+
+    OPUS-MT and Marian cut sources with one SentencePiece model and join targets with
+    another; the ids of both are in one map. A text may begin with a language token of
+    the map, ">>deu<<". M2M-100 has one SentencePiece model, and the id of a language
+    before each source and each target.
+
+    Args:
+        archive: A zip file, from `pack`.
+        kind: "mapped".
+
+    Attributes:
+        target_prefix_id: The id that every target begins with; None: there is none.
+    """
+
+    vocabulary_name = "vocabulary.zip"
+
+    def __init__(self, archive: bytes, kind: str = "mapped"):
+        with zipfile.ZipFile(io.BytesIO(archive)) as stored:
+            settings = json.loads(stored.read(_SETTINGS))
+            source, target = stored.read(_SOURCE), stored.read(_TARGET)
+        vocabulary = settings["vocabulary"]
+        pieces = [""] * settings["vocab_size"]
+        for piece, number in vocabulary.items():
+            pieces[number] = piece
+        unk_id = vocabulary[_UNKNOWN]
+        super().__init__(
+            kind=kind,
+            vocabulary=archive,
+            pieces=pieces,
+            unk_id=unk_id,
+            **settings["special_ids"],
+        )
+        self.files: tuple[pathlib.Path, ...] = ()
+        self._source_prefix_id = settings["source_prefix_id"]
+        self.target_prefix_id = settings["target_prefix_id"]
+        self._source = tokenizer.sentencepiece_op(source, tf.string)
+        self._target = tokenizer.sentencepiece_op(target, tf.string)
+        names = list(vocabulary)
+        self._ids = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(names),
+                tf.constant([vocabulary[n] for n in names], tf.int32),
+            ),
+            default_value=unk_id,
+        )
+        never_written = {unk_id, *settings["special_ids"].values()}
+        never_written |= {vocabulary[name] for name in names if _is_language(name)}
+        self._is_text = tf.constant(
+            [i not in never_written for i in range(len(pieces))]
+        )
+
+    @classmethod
+    def from_files(
+        cls,
+        *,
+        source: pathlib.Path,
+        target: pathlib.Path,
+        vocabulary: Mapping[str, int],
+        files: Sequence[pathlib.Path],
+        **settings: Any,
+    ) -> MappedTokenizer:
+        """Make a tokenizer from the files of a published model.
+
+        Args:
+            source: SentencePiece model of sources.
+            target: SentencePiece model of targets.
+            vocabulary: Ids by piece.
+            files: Other files that were read, for the record.
+            **settings: Of `pack`.
+
+        Raises:
+            FileNotFoundError: If a file is absent.
+            ValueError: If the vocabulary does not fit.
+        """
+        for path in (source, target):
+            if not path.is_file():
+                raise FileNotFoundError(
+                    f"{path} is absent. Copy the whole folder of the model."
+                )
+        made = cls(
+            pack(source.read_bytes(), target.read_bytes(), vocabulary, **settings)
+        )
+        made.files = (*dict.fromkeys((source, target)), *files)
+        return made
+
+    def _split(self, text):
+        text = tf.strings.regex_replace(text, "\n", " ")
+        language = tf.strings.regex_replace(text, _LANGUAGE, r"\1")
+        language = self._ids.lookup(language)
+        has_language = (language != self.unk_id) & tf.strings.regex_full_match(
+            text, r"\s*>>[^<>\s]+<<.*"
+        )
+        rest = tf.strings.regex_replace(text, _LANGUAGE, r"\2")
+        pieces = self._source.tokenize(tf.where(has_language, rest, text))
+        tokens = pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
+        first = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(language, has_language), tf.cast(has_language, tf.int64)
+        )
+        parts = [first, tf.cast(tokens, tf.int32)]
+        if self._source_prefix_id is not None:
+            prefix = tf.fill([tf.shape(text)[0], 1], self._source_prefix_id)
+            parts.insert(0, tf.RaggedTensor.from_tensor(prefix))
+        return tf.concat(parts, axis=1)
+
+    def _join(self, tokens):
+        is_text = tokens.with_flat_values(tf.gather(self._is_text, tokens.flat_values))
+        tokens = tf.ragged.boolean_mask(tokens, is_text)
+        pieces = tokens.with_flat_values(tf.gather(self._pieces, tokens.flat_values))
+        return self._target.detokenize(pieces)
+
+
+def pack(
+    source: bytes,
+    target: bytes,
+    vocabulary: Mapping[str, int],
+    special_ids: Mapping[str, int],
+    source_prefix_id: int | None = None,
+    target_prefix_id: int | None = None,
+    vocab_size: int | None = None,
+) -> bytes:
+    """Join everything that decides ids in one zip file, the same for the same input.
+
+    Args:
+        source: A SentencePiece model.
+        target: A SentencePiece model.
+        vocabulary: Ids by piece.
+        special_ids: "pad_id", "bos_id" and "eos_id".
+        source_prefix_id: The id that every source begins with, if any.
+        target_prefix_id: The id that every target begins with, if any.
+        vocab_size: Number of ids; None: the largest of the map + 1.
+
+    Raises:
+        ValueError: If the map has no "<unk>", or ids outside of [0, vocab_size).
+    """
+    largest = max(vocabulary.values(), default=-1)
+    vocab_size = largest + 1 if vocab_size is None else vocab_size
+    if _UNKNOWN not in vocabulary or largest >= vocab_size:
+        raise ValueError(
+            f"The vocabulary must have {_UNKNOWN} and ids below {vocab_size}. "
+            f"Received: {len(vocabulary)} pieces with ids up to {largest}."
+        )
+    settings = {
+        "vocab_size": vocab_size,
+        "special_ids": dict(special_ids),
+        "source_prefix_id": source_prefix_id,
+        "target_prefix_id": target_prefix_id,
+        "vocabulary": dict(vocabulary),
+    }
+    contents = {
+        _SETTINGS: json.dumps(settings, ensure_ascii=False).encode(),
+        _SOURCE: source,
+        _TARGET: target,
+    }
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return written.getvalue()
+
+
+def _is_language(piece: str) -> bool:
+    return (piece.startswith(">>") and piece.endswith("<<")) or (
+        piece.startswith("__") and piece.endswith("__")
+    )

@@ -1,0 +1,252 @@
+"""Published models become folders of ours, with the same outputs."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import load_file, save_file
+
+from keras_transformer.pretrained import importing
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.serving import saved_model
+from tests.pretrained import small_published
+
+SOURCE = np.array([[5, 9, 7, 4, 2], [6, 8, 2, 1, 1]], "int32")
+TARGET = np.array([[5, 4, 6, 11, 10, 7, 3], [8, 9, 4, 3, 5, 5, 6]], "int32")
+PUBLISHED = ["opus_mt", "opus_mt_tc_big", "marian", "m2m100"]
+
+
+def languages(name):
+    has_languages = name.startswith("m2m")
+    return {"source_language": "en", "target_language": "de"} if has_languages else {}
+
+
+@pytest.fixture(scope="module", params=PUBLISHED)
+def published(request, shared_data, tmp_path_factory):
+    """A published model in `shared/data`, imported, and what its own library gave."""
+    folder = shared_data / "pretrained" / request.param
+    model_dir = tmp_path_factory.mktemp("imported") / "model"
+    importing.import_model(folder, model_dir, **languages(request.param))
+    wanted = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    return ModelDir(model_dir), wanted, np.load(folder / "expected.npz")
+
+
+def rows(tokens, lengths):
+    return [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
+
+
+def test_text_becomes_the_ids_of_the_original_library(published):
+    model_dir, wanted, _ = published
+    translator = model_dir.load_translator()
+    tokens, truncated = translator.source_tokens(tf.constant(wanted["texts"]))
+    lengths = translator.lengths(tokens)
+    assert rows(tokens.numpy(), lengths.numpy()) == wanted["source_ids"]
+    assert not np.any(truncated)
+
+
+def test_encoder_outputs_and_logits_are_those_of_the_original_library(published):
+    model_dir, _, arrays = published
+    model = model_dir.load_model()
+    is_real = arrays["attention_mask"]
+    encoded = np.asarray(model.encode(arrays["input_ids"]))
+    np.testing.assert_allclose(
+        encoded[is_real], arrays["encoder_output"][is_real], atol=1e-4
+    )
+    logits = model(arrays["input_ids"], arrays["decoder_input_ids"])
+    np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "beam_size"), [("greedy", 1), ("beam", 4)])
+def test_searches_find_the_outputs_of_the_original_library(published, kind, beam_size):
+    model_dir, wanted, _ = published
+    translator = model_dir.load_translator(beam_size=beam_size)
+    tokens, _ = translator.source_tokens(tf.constant(wanted["texts"]))
+    limits = tf.fill([len(wanted["texts"])], wanted["generate"]["max_new_tokens"])
+    prefix = translator.own_prefix(tf.size(limits))
+    found = translator.best_outputs(tokens, limits, forced_prefix=prefix)
+    ids = rows(found.tokens[:, 0].numpy(), found.lengths[:, 0].numpy())
+    start = int(translator.tokenizer.target_prefix_id is not None)
+    assert ids == [each[start:] for each in wanted[f"{kind}_ids"]]
+    texts = translator.tokenizer.detokenize(found.tokens[:, 0]).numpy()
+    assert [text.decode() for text in texts] == wanted[f"{kind}_texts"]
+    if kind == "beam":
+        scores = found.scores[:, 0]
+        np.testing.assert_allclose(scores, wanted["beam_scores"], atol=1e-3)
+
+
+def test_the_export_translates_the_same(published, tmp_path):
+    model_dir, wanted, _ = published
+    translator = model_dir.load_translator()
+    version = saved_model.export(
+        translator, tmp_path / "export", signatures=["serving_default"]
+    )
+    found = saved_model.translate(version, wanted["texts"])
+    texts = [each.text for each in translator.translate(wanted["texts"])]
+    assert [each.text for each in found] == texts
+
+
+def write(folder, family):
+    if family == "npz":
+        return small_published.write_marian(folder)
+    return small_published.write_huggingface(folder, family)
+
+
+@pytest.mark.parametrize("family", ["marian", "m2m_100", "npz"])
+def test_an_imported_model_computes_what_the_original_does(tmp_path, family):
+    original = write(tmp_path / "published", family)
+    names = {"m2m_100": "m2m"}.get(family, family)
+    summary = importing.import_model(
+        tmp_path / "published", tmp_path / "model", **languages(names)
+    )
+    assert summary["parameters"] == original.count_params()
+    model = ModelDir(tmp_path / "model").load_model()
+    expected = original.config
+    if family == "npz":  # Marian does not store it
+        expected = dataclasses.replace(expected, dropout_rate=0.1)
+    assert model.config == expected
+    inputs = model.shift_right(TARGET)
+    np.testing.assert_allclose(
+        model(SOURCE, inputs), original(SOURCE, inputs), atol=1e-5
+    )
+
+
+def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
+    small_published.write_huggingface(tmp_path / "published")
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    tokenizer = ModelDir(tmp_path / "model").load_tokenizer()
+    texts = [">>deu<< one two", "one two", ">>xyz<< one two"]
+    with_language, plain, unknown = tokenizer.tokenize(texts).to_list()
+    assert with_language == [2, *plain]
+    assert 2 not in unknown
+    assert tokenizer.detokenize([with_language])[0].numpy() == b"one two"
+
+
+def test_no_search_chooses_a_suppressed_id(tmp_path):
+    """The bias of padding makes it the likeliest token of all."""
+    original = small_published.write_huggingface(tmp_path / "published")
+    path = tmp_path / "published" / "model.safetensors"
+    tensors = load_file(path)
+    tensors["final_logits_bias"][0, original.config.pad_id] = 50.0
+    save_file(tensors, path)
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    found = translator.search(translator.source_tokens(tf.constant(["one two"]))[0])
+    length = int(found.lengths[0, 0])
+    assert length > 1
+    assert original.config.pad_id not in found.tokens[0, 0, :length].numpy()
+
+
+def test_the_origin_of_a_model_is_recorded(tmp_path):
+    small_published.write_huggingface(tmp_path / "published")
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    origin = ModelDir(tmp_path / "model").read_config().origin
+    assert origin["family"] == "marian"
+    names = {"model.safetensors", "source.spm", "target.spm", "vocab.json"}
+    assert set(origin["sha256"]) == names
+
+
+def damaged(change):
+    """Return what changes the tensors of a folder."""
+
+    def damage(folder):
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        change(tensors)
+        save_file(tensors, path)
+
+    return damage
+
+
+def with_option(**options):
+    def damage(folder):
+        path = folder / "config.json"
+        small_published.write_json(path, {**json.loads(path.read_text()), **options})
+
+    return damage
+
+
+def cut_short(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def only_a_pickle(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def with_fewer_pieces(folder):
+    path = folder / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    vocabulary.popitem()
+    small_published.write_json(path, vocabulary)
+
+
+FC1 = "model.encoder.layers.0.fc1.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damaged(lambda tensors: tensors.pop(FC1)), f"{FC1} is missing"),
+        (
+            damaged(lambda tensors: tensors.update(extra=np.zeros(3, "float32"))),
+            "The tensor extra belongs to no weight of ours",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({FC1: tensors[FC1].T.copy()})),
+            rf"{FC1} must have the shape \(6, 7\)",
+        ),
+        (
+            damaged(lambda tensors: tensors[FC1].fill(np.nan)),
+            f"{FC1} has values that are not finite",
+        ),
+        (cut_short, "model.safetensors is damaged"),
+        (only_a_pickle, "No model.safetensors in .* is a pickle"),
+        (with_fewer_pieces, "They belong to different models"),
+        (with_option(model_type="t5"), "model_type is 't5'; marian"),
+        (with_option(activation_function="mish"), "activation_function is 'mish'"),
+        (with_option(scale_embedding=False), "scale_embedding is False"),
+        (with_option(decoder_attention_heads=3), "decoder_attention_heads is 3"),
+        (lambda folder: (folder / "source.spm").unlink(), "source.spm is absent"),
+        (lambda folder: (folder / "config.json").unlink(), "has neither config.json"),
+    ],
+)
+def test_bad_folders_are_named_and_nothing_is_written(tmp_path, damage, message):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder)
+    damage(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        importing.import_model(folder, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_option_of_marian_that_we_lack_is_named(tmp_path):
+    folder = tmp_path / "published"
+    small_published.write_marian(folder)
+    content = dict(np.load(folder / "model.npz"))
+    text = bytes(content["special:model.yml"]).rstrip(b"\0")
+    text += b"\ntransformer-decoder-autoreg: rnn\n\0"
+    content["special:model.yml"] = np.frombuffer(text, np.int8)
+    np.savez(folder / "model.npz", **content)
+    with pytest.raises(ValueError, match="transformer-decoder-autoreg is 'rnn', which"):
+        importing.import_model(folder, tmp_path / "model")
+
+
+def test_an_unknown_language_is_refused_with_those_there_are(tmp_path):
+    small_published.write_huggingface(tmp_path / "published", "m2m_100")
+    with pytest.raises(ValueError, match="--target_language must be one of .*: de, en"):
+        importing.import_model(
+            tmp_path / "published",
+            tmp_path / "model",
+            source_language="en",
+            target_language="xx",
+        )
+
+
+def test_a_folder_with_a_model_is_not_overwritten(tmp_path):
+    small_published.write_huggingface(tmp_path / "published")
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    with pytest.raises(FileExistsError, match="already holds a model"):
+        importing.import_model(tmp_path / "published", tmp_path / "model")
