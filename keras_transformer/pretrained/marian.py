@@ -26,16 +26,25 @@ _SUPPORTED = {
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-no-projection": (False,),
     "transformer-train-position-embeddings": (False,),
-    "transformer-preprocess": ("",),
-    "transformer-postprocess": ("dan",),
-    "transformer-postprocess-emb": ("d", "nd"),
-    "transformer-postprocess-top": ("",),
+    "transformer-preprocess": ("", "n"),
+    "transformer-postprocess-emb": ("d", "nd", "", "n"),
     "transformer-tied-layers": ([],),
     "transformer-depth-scaling": (False,),
     "tied-embeddings-all": (True,),
     "right-left": (False,),
     "ulr": (False,),
     "factors-combine": ("sum",),
+}
+# Options of post-norm and of pre-norm models, by `transformer-preprocess`.
+_NORMS = {
+    "": {
+        "transformer-postprocess": ("dan",),
+        "transformer-postprocess-top": ("",),
+    },
+    "n": {
+        "transformer-postprocess": ("da",),
+        "transformer-postprocess-top": ("n",),
+    },
 }
 _ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
 _LAYER_NORM_EPSILON = 1e-5
@@ -64,12 +73,13 @@ def read(folder: pathlib.Path) -> PublishedModel:
     check_options(
         str(path), options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)}
     )
+    check_options(str(path), options, _NORMS[options.get("transformer-preprocess", "")])
     vocabularies = [folder / name for name in decoder["vocabs"]]
     if vocabularies[0] != vocabularies[-1]:
         raise ValueError(
             f"{folder}/decoder.yml names two vocabularies, which is not supported."
         )
-    vocabulary = _read_yaml(vocabularies[0])
+    vocabulary = _read_vocabulary(vocabularies[0])
     pad_id = vocabulary.get("<pad>", len(vocabulary))
     config = _model_config(options, pad_id, vocabulary["</s>"])
     tokenizer = MappedTokenizer.from_files(
@@ -114,9 +124,12 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
         ),
     }
 
-    def norm(ours, theirs):
-        found[f"{ours}/gamma"] = PublishedTensor(f"{theirs}_ln_scale", np.ravel)
-        found[f"{ours}/beta"] = PublishedTensor(f"{theirs}_ln_bias", np.ravel)
+    is_pre_norm = config.norm_placement == "pre"
+
+    def norm(ours, theirs, is_before=is_pre_norm):
+        end = "_pre" if is_before else ""
+        found[f"{ours}/gamma"] = PublishedTensor(f"{theirs}_ln_scale{end}", np.ravel)
+        found[f"{ours}/beta"] = PublishedTensor(f"{theirs}_ln_bias{end}", np.ravel)
 
     def linear(ours, kernel, bias):
         found[f"{ours}/kernel"] = PublishedTensor(kernel)
@@ -133,7 +146,9 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
     ):
         if config.normalize_embeddings:
             ours = "source_norm" if side == "encoder" else "target_norm"
-            norm(ours, f"{side}_emb")
+            norm(ours, f"{side}_emb", is_before=True)
+        if is_pre_norm:
+            norm(f"{side}/final_norm", f"{side}_top", is_before=False)
         for number in range(depth):
             ours, theirs = f"{side}/layer_{number}", f"{side}_l{number + 1}"
             for part, name in parts.items():
@@ -168,6 +183,7 @@ def _model_config(options, pad_id, eos_id) -> ModelConfig:
         decoder_d_ff=None if decoder_d_ff == d_ff else decoder_d_ff,
         num_heads=options["transformer-heads"],
         activation=_ACTIVATIONS[options["transformer-ffn-activation"]],
+        norm_placement="pre" if options.get("transformer-preprocess") else "post",
         layer_norm_epsilon=_LAYER_NORM_EPSILON,
         attention_bias=True,
         output_bias=True,
@@ -192,19 +208,39 @@ def _load(path: pathlib.Path) -> Any:
     return archive
 
 
-def _read_yaml(path: pathlib.Path) -> dict[str, Any]:
+def _read_vocabulary(path: pathlib.Path) -> dict[str, int]:
+    """Read a map from pieces to ids.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is damaged, or an id is missing.
+    """
+    # Otherwise the pieces "no" and "1" would become a truth value and a number.
+    entries = _read_yaml(path, keys_are_text=True)
+    try:
+        vocabulary = {piece: int(number) for piece, number in entries.items()}
+    except (AttributeError, ValueError) as error:
+        raise ValueError(f"{path} is not a vocabulary of Marian: {error}.") from error
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError(
+            f"{path} must have every id from 0 to {len(vocabulary) - 1} once."
+        )
+    return vocabulary
+
+
+def _read_yaml(path: pathlib.Path, keys_are_text: bool = False) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} is absent. Copy the whole folder of the model."
         )
-    return _parse_yaml(path, path.read_text(encoding="utf-8"))
+    return _parse_yaml(path, path.read_text(encoding="utf-8"), keys_are_text)
 
 
-def _parse_yaml(path: pathlib.Path, text: str) -> dict[str, Any]:
+def _parse_yaml(path, text, keys_are_text=False) -> dict[str, Any]:
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, yaml.BaseLoader if keys_are_text else yaml.SafeLoader)
     except yaml.YAMLError as error:
         first = str(error).splitlines()[0]
         raise ValueError(f"{path} is damaged: {first}.") from error

@@ -69,12 +69,19 @@ def make_spec(translator: Translator) -> Any:
     config = translator.model.config
     check_convertible(config)
     weights = named_weights(translator)
+    activations = {
+        "relu": specs.Activation.RELU,
+        "silu": specs.Activation.SWISH,
+        "gelu": specs.Activation.GELU,
+    }
     spec = specs.TransformerSpec.from_config(
-        config.num_layers,
+        (config.encoder_depth, config.decoder_depth),
         config.num_heads,
         pre_norm=config.norm_placement == "pre",
-        activation=specs.Activation.RELU,
+        activation=activations[config.activation],
+        layernorm_embedding=config.normalize_embeddings,
     )
+    spec.decoder.start_from_zero_embedding = config.zero_first_input
     positions = positions_of(translator)
     embedding = weights["embedding/embeddings"]
     spec.encoder.embeddings[0].weight = embedding
@@ -92,6 +99,9 @@ def make_spec(translator: Translator) -> Any:
         side.position_encodings.encodings = positions[name]
         if config.norm_placement == "pre":
             _norm(side.layer_norm, weights, f"{name}/final_norm")
+        if config.normalize_embeddings:
+            norm = "source_norm" if name == "encoder" else "target_norm"
+            _norm(side.layernorm_embedding, weights, norm)
         for number, layer in enumerate(side.layer):
             _layer(layer, weights, f"{name}/layer_{number}")
     pieces = vocabulary_of(translator)
