@@ -257,10 +257,9 @@ class _SplitReader:
     def _encode_chunk(self, chunk, copies, encoders, writer, counts) -> np.ndarray:
         """Write the good pairs of a chunk, count them, return reasons for the rest."""
         texts = list(zip(*chunk, strict=True))
-        tokens = [
-            encoder.encode(list(side))
-            for encoder, side in zip(encoders, texts, strict=True)
-        ]
+        source, target = encoders
+        encode_target = target.encode_target if target is source else target.encode
+        tokens = [source.encode(list(texts[0])), encode_target(list(texts[1]))]
         reasons = self._late_reasons(*tokens)
         good = np.flatnonzero(reasons == Drop.KEPT)
         good = np.repeat(good, copies[good])

@@ -33,7 +33,10 @@ def reference_perplexity(
     Raises:
         ValueError: If no pair is left.
     """
-    lengths = np.maximum(*(_lengths(tokenizer, side) for side in (sources, references)))
+    lengths = np.maximum(
+        _lengths(tokenizer.encode(list(sources))),
+        _lengths(tokenizer.encode_target(list(references))),
+    )
     kept = np.flatnonzero(lengths <= max_length)
     if not len(kept):
         raise ValueError(
@@ -45,9 +48,9 @@ def reference_perplexity(
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for start in range(0, len(order), _ROWS):
             picked = order[start : start + _ROWS]
-            yield tuple(
-                tokenizer.encode_rows([side[index] for index in picked])
-                for side in (sources, references)
+            yield (
+                tokenizer.encode_rows([sources[index] for index in picked]),
+                tokenizer.encode_rows([references[index] for index in picked], True),
             )
 
     spec = tf.TensorSpec([None, None], tf.int32)
@@ -58,6 +61,6 @@ def reference_perplexity(
     return float(model.evaluate(dataset, return_dict=True, verbose=0)["perplexity"])
 
 
-def _lengths(tokenizer, texts):
-    """Return the tokens of each text, EOS included, int `[len(texts)]`."""
-    return np.array([len(tokens) + 1 for tokens in tokenizer.encode(list(texts))])
+def _lengths(encoded):
+    """Return the tokens of each text with EOS, int `[texts]`."""
+    return np.array([len(tokens) + 1 for tokens in encoded])

@@ -196,24 +196,31 @@ class SequenceGenerator(tf.Module):
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
-    def step_function(self, has_suppressed: bool = True) -> StepFunction:
+    def step_function(self, for_sampling: bool = False) -> StepFunction:
         """Return the step of the decoder with its weights bound.
 
         Args:
-            has_suppressed: False gives the model's `suppressed_ids` probability 0.
+            for_sampling: Give probability 0 to the model's `suppressed_ids`, and at
+                step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
+                beam search does both itself.
         """
         prepared = self._prepared.read() if self._prepared else None
         with self._reading():
             weights = step_weights(self.model, prepared)
         step = functools.partial(decode_step, self.model.config, weights)
-        if has_suppressed or not self.model.config.suppressed_ids:
+        prefix_id = self.tokenizer.target_prefix_id
+        if not for_sampling or not (self.model.config.suppressed_ids or prefix_id):
             return step
 
-        def step_without_suppressed(*inputs):
-            logits, cache = step(*inputs)
-            return tf.where(self.is_suppressed(), -math.inf, logits), cache
+        def step_for_sampling(tokens, number, *inputs):
+            logits, cache = step(tokens, number, *inputs)
+            is_excluded = self.is_suppressed()
+            if prefix_id is not None:
+                is_other = tf.range(logits.shape[-1]) != prefix_id
+                is_excluded |= (number == 0) & is_other
+            return tf.where(is_excluded, -math.inf, logits), cache
 
-        return step_without_suppressed
+        return step_for_sampling
 
     def decode(
         self, source_tokens: tf.Tensor, target_tokens: tf.Tensor
@@ -239,8 +246,13 @@ class SequenceGenerator(tf.Module):
 
     def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
         """Return the most tokens of each output, int32 `[batch]`; 0 for no words."""
-        lengths = self.lengths(source_tokens)
-        return tf.where(lengths > 1, lengths + self.decoding.extra_decode_length, 0)
+        lengths = self.lengths(source_tokens) + self.decoding.extra_decode_length
+        return tf.where(self.has_words(source_tokens), lengths, 0)
+
+    def has_words(self, source_tokens: tf.Tensor) -> tf.Tensor:
+        """Return which sources have more than a prefix and EOS, bool `[batch]`."""
+        empty = 1 + int(self.tokenizer.source_prefix_id is not None)
+        return self.lengths(source_tokens) > empty
 
     def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize texts for the model, in the graph.
@@ -252,8 +264,16 @@ class SequenceGenerator(tf.Module):
             int32 `[batch, source_length]`, each with EOS, then padding; and bool
             `[batch]`, whether the text was cut to `max_input_length` tokens.
         """
+        return self._ended(self.tokenizer.tokenize(text))
+
+    def target_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokenize target texts; arguments and results same as in `source_tokens`."""
+        return self._ended(self.tokenizer.tokenize_target(text))
+
+    def _ended(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cut rows at the input limit and append EOS; see `source_tokens`."""
         config = self.model.config
-        tokens = tf.cast(self.tokenizer.tokenize(text), tf.int32)
+        tokens = tf.cast(tokens, tf.int32)
         lengths = tf.cast(tokens.row_lengths(), tf.int32)
         most = self.decoding.max_input_length - 1
         ends = tf.minimum(lengths, most)

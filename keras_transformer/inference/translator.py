@@ -123,11 +123,10 @@ class Translator(SequenceGenerator):
             limit counts from its end.
         """
         tokens, truncated = self.source_tokens(text)
-        prefix = tf.cast(self.tokenizer.tokenize(target_prefix), tf.int32)
+        prefix = tf.cast(self.tokenizer.tokenize_target(target_prefix), tf.int32)
         forced = prefix[:, : self.decoding.max_input_length].to_tensor(
             self.model.config.pad_id
         )
-        forced = tf.concat([self.own_prefix(tf.shape(text)[0]), forced], axis=1)
         result = self.search(tokens, forced, self.num_best)
         return self.to_text(tokens, truncated, result, self.num_best)
 
@@ -153,7 +152,7 @@ class Translator(SequenceGenerator):
         batch, length = tf.shape(best)[0], tf.shape(best)[2]
         flat = tf.reshape(best, (batch * num_best, length))
         texts = tf.reshape(self.tokenizer.detokenize(flat), (batch, num_best))
-        has_words = self.lengths(tokens) > 1
+        has_words = self.has_words(tokens)
         return {
             "translations": texts,
             "scores": tf.where(has_words[:, None], result.scores[:, :num_best], 0.0),

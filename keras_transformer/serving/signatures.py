@@ -133,7 +133,7 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        step_function = translator.step_function(has_suppressed=False)
+        step_function = translator.step_function(for_sampling=True)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )
@@ -212,7 +212,7 @@ class ServingModule(tf.Module):
         """
         translator, config = self.translator, self.translator.model.config
         source, _ = translator.source_tokens(text)
-        target, _ = translator.source_tokens(target_text)
+        target, _ = translator.target_tokens(target_text)
         # At least one position, so that an empty batch has a shape.
         target = tf.pad(target, [[0, 0], [0, 1]], constant_values=config.pad_id)
         labels = tf.transpose(target)  # [target, batch]

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.tokenization import tokenizer
@@ -31,8 +32,6 @@ class MappedTokenizer(tokenizer.Tokenizer):
         archive: A zip file, from `pack`.
         kind: "mapped".
 
-    Attributes:
-        target_prefix_id: The id that every target begins with; None: there is none.
     """
 
     vocabulary_name = "vocabulary.zip"
@@ -54,7 +53,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
             **settings["special_ids"],
         )
         self.files: tuple[pathlib.Path, ...] = ()
-        self._source_prefix_id = settings["source_prefix_id"]
+        self.source_prefix_id = settings["source_prefix_id"]
         self.target_prefix_id = settings["target_prefix_id"]
         self._source = tokenizer.sentencepiece_op(source, tf.string)
         self._target = tokenizer.sentencepiece_op(target, tf.string)
@@ -119,17 +118,35 @@ class MappedTokenizer(tokenizer.Tokenizer):
         first = tf.RaggedTensor.from_row_lengths(
             tf.boolean_mask(language, has_language), tf.cast(has_language, tf.int64)
         )
-        parts = [first, tf.cast(tokens, tf.int32)]
-        if self._source_prefix_id is not None:
-            prefix = tf.fill([tf.shape(text)[0], 1], self._source_prefix_id)
-            parts.insert(0, tf.RaggedTensor.from_tensor(prefix))
-        return tf.concat(parts, axis=1)
+        return tf.concat(
+            [*_prefix(text, self.source_prefix_id), first, tf.cast(tokens, tf.int32)],
+            axis=1,
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Split target text into ids with the SentencePiece model of targets."""
+        pieces = self._target.tokenize(text)
+        tokens = pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
+        tokens = tf.cast(tokens, tf.int32)
+        return tf.concat([*_prefix(text, self.target_prefix_id), tokens], axis=1)
+
+    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Split target texts into ids outside of the graph."""
+        return tokenizer.encode(self.tokenize_target, texts)
 
     def _join(self, tokens):
         is_text = tokens.with_flat_values(tf.gather(self._is_text, tokens.flat_values))
         tokens = tf.ragged.boolean_mask(tokens, is_text)
         pieces = tokens.with_flat_values(tf.gather(self._pieces, tokens.flat_values))
         return self._target.detokenize(pieces)
+
+
+def _prefix(text: tf.Tensor, number: int | None) -> list[tf.RaggedTensor]:
+    """Return the id that each text begins with, int32 `[batch, (1)]`, if any."""
+    if number is None:
+        return []
+    return [tf.RaggedTensor.from_tensor(tf.fill([tf.shape(text)[0], 1], number))]
 
 
 def pack(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -45,7 +45,9 @@ class Tokenizer(tf.Module):
         fingerprint: Hexadecimal SHA-256 of the vocabulary file, the "tokenizer hash".
     """
 
-    # The id that every target begins with, such as its language; None: there is none.
+    # Ids that every source and every target begins with, such as their languages; None:
+    # there is none.
+    source_prefix_id: int | None = None
     target_prefix_id: int | None = None
 
     # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
@@ -83,6 +85,10 @@ class Tokenizer(tf.Module):
             int32 `[batch, (length)]`; no special ids are added.
         """
         return self._split(text)
+
+    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Split target text into ids; the same as `tokenize` in shared vocabularies."""
+        return self.tokenize(text)
 
     def detokenize(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join ids into text, in the graph.
@@ -129,21 +135,20 @@ class Tokenizer(tf.Module):
             TypeError: If `texts` is one string.
             ValueError: If a text has half of a surrogate pair, which has no UTF-8.
         """
-        check_texts(texts)
-        encoded = []
-        for chunk in _chunks(texts):
-            tokens = self.tokenize(tf.constant(chunk, tf.string))
-            splits = tokens.row_splits.numpy()[1:-1]
-            encoded.extend(np.split(tokens.flat_values.numpy(), splits))
-        return encoded
+        return encode(self.tokenize, texts)
 
-    def encode_rows(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Split target texts into ids; the same as `encode` in shared vocabularies."""
+        return self.encode(texts)
+
+    def encode_rows(self, texts: Sequence[str], is_target: bool = False) -> np.ndarray:
         """Split texts into padded rows of ids for a model.
 
         Returns:
             int32 `[len(texts), longest]`: the ids of a text, `eos_id`, then `pad_id`.
         """
-        ended = [np.append(tokens, self.eos_id) for tokens in self.encode(texts)]
+        encode = self.encode_target if is_target else self.encode
+        ended = [np.append(tokens, self.eos_id) for tokens in encode(texts)]
         return _padded(ended, self.pad_id)
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
@@ -230,6 +235,17 @@ def too_large_message(vocab_size: int, largest: int) -> str:
         f"Received: vocab_size={vocab_size}. Pass --vocab_size={largest} or less, or "
         "give more text."
     )
+
+
+def encode(tokenize: Callable, texts: Sequence[str]) -> list[np.ndarray]:
+    """Split texts into ids in chunks; returns int32 `[length]` for each."""
+    check_texts(texts)
+    encoded = []
+    for chunk in _chunks(texts):
+        tokens = tokenize(tf.constant(chunk, tf.string))
+        splits = tokens.row_splits.numpy()[1:-1]
+        encoded.extend(np.split(tokens.flat_values.numpy(), splits))
+    return encoded
 
 
 def _chunks(values: Sequence) -> Iterator[list]:

@@ -133,7 +133,10 @@ def check_layer_and_heads(
 
 def _tokens(translator, name, text) -> list[int]:
     """Return the ids of a text, EOS last."""
-    (tokens,) = translator.tokenizer.encode([text])
+    tokenizer = translator.tokenizer
+    is_target = name == "target_text"
+    encode = tokenizer.encode_target if is_target else tokenizer.encode
+    (tokens,) = encode([text])
     if not len(tokens):
         raise ValueError(f"`{name}` must have words. Received: {text!r}.")
     return [*tokens.tolist(), translator.model.config.eos_id]

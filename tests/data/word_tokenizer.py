@@ -29,6 +29,9 @@ class WordTokenizer:
             for text in texts
         ]
 
+    def encode_target(self, texts):
+        return self.encode(texts)
+
     def decode(self, ids):
         return " ".join(self.words[id - 4] for id in ids if id != self.eos_id)
 

@@ -12,6 +12,7 @@ from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from tests.pretrained import small_published
+from tests.small_models import inputs_of
 
 SOURCE = np.array([[5, 9, 7, 4, 2], [6, 8, 2, 1, 1]], "int32")
 TARGET = np.array([[5, 4, 6, 11, 10, 7, 3], [8, 9, 4, 3, 5, 5, 6]], "int32")
@@ -250,3 +251,37 @@ def test_a_folder_with_a_model_is_not_overwritten(tmp_path):
     importing.import_model(tmp_path / "published", tmp_path / "model")
     with pytest.raises(FileExistsError, match="already holds a model"):
         importing.import_model(tmp_path / "published", tmp_path / "model")
+
+
+def test_targets_have_a_sentencepiece_model_and_a_language_of_their_own(tmp_path):
+    small_published.write_huggingface(tmp_path / "published", "m2m_100")
+    importing.import_model(
+        tmp_path / "published", tmp_path / "model", **languages("m2m")
+    )
+    tokenizer = ModelDir(tmp_path / "model").load_tokenizer()
+    prefixes = tokenizer.source_prefix_id, tokenizer.target_prefix_id
+    (source,), (target,) = tokenizer.encode(["one"]), tokenizer.encode_target(["one"])
+    assert (source[0], target[0]) == prefixes
+    assert source[1:].tolist() == target[1:].tolist()
+    found = ModelDir(tmp_path / "model").load_translator().translate(["", "one two"])
+    assert (found[0].text, found[0].score) == ("", 0.0)
+
+
+@pytest.mark.parametrize("family", ["marian", "m2m_100"])
+def test_every_signature_of_an_imported_model_answers(tmp_path, family):
+    """A drawn output begins with the language, and has no suppressed id."""
+    small_published.write_huggingface(tmp_path / "published", family)
+    importing.import_model(
+        tmp_path / "published", tmp_path / "model", **languages(family)
+    )
+    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    version = saved_model.export(translator, tmp_path / "export")
+    loaded = tf.saved_model.load(str(version))
+    texts = ["one two three", "zwei eins"]
+    for name, signature in loaded.signatures.items():
+        answer = signature(**inputs_of(name, texts))
+        if name == "sample":
+            drawn = [text.decode() for text in answer["translation"].numpy()]
+            assert not any("__" in text or "<pad>" in text for text in drawn)
+        if name == "score":
+            assert np.isfinite(answer["log_probability"]).all()
