@@ -110,6 +110,11 @@ _TOKENIZER_MODEL = flags.DEFINE_string(
     None,
     "A SentencePiece model to use instead of training one.",
 )
+_TOKENIZER_FROM = flags.DEFINE_string(
+    "tokenizer_from",
+    None,
+    "A model_dir whose vocabulary to use, to fine-tune its model.",
+)
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",
     None,
@@ -273,9 +278,15 @@ def _open_source():
 
 
 def _check_tokenizer_model() -> None:
-    path = _TOKENIZER_MODEL.value
+    path, model_dir = _TOKENIZER_MODEL.value, _TOKENIZER_FROM.value
+    if path is not None and model_dir is not None:
+        raise ValueError("Give --tokenizer_model or --tokenizer_from, not both.")
     if path is not None and not pathlib.Path(path).is_file():
         raise FileNotFoundError(f"No file {path}. Check --tokenizer_model.")
+    if model_dir is not None and not (pathlib.Path(model_dir) / "tokenizer").is_dir():
+        raise FileNotFoundError(
+            f"No tokenizer in {model_dir}. Check --tokenizer_from, a model_dir."
+        )
 
 
 def _tokenizer_maker(vocab_size: int):
@@ -284,6 +295,9 @@ def _tokenizer_maker(vocab_size: int):
     path = _TOKENIZER_MODEL.value
     if path is not None:
         return lambda texts: tokenization.from_sentencepiece_file(path)
+    if _TOKENIZER_FROM.value is not None:
+        folder = pathlib.Path(_TOKENIZER_FROM.value) / "tokenizer"
+        return lambda texts: tokenization.load(folder)
     if _TOKENIZER.value == "wordpiece":
         return functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)
     return functools.partial(

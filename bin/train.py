@@ -122,8 +122,15 @@ def chosen_options() -> RunOptions:
 
 
 def chosen_preset() -> presets.Preset:
-    """Return the preset with the fields that flags override."""
-    preset = presets.get(_PRESET.value)
+    """Return the preset with the fields that flags override.
+
+    With --init_checkpoint and without --preset, it is the configuration of that model.
+    """
+    start = _OPTIONS["init_checkpoint"].value
+    if start is not None and not _PRESET.present:
+        preset = presets.of_run(start)
+    else:
+        preset = presets.get(_PRESET.value)
     parts = {
         part: preset_flags.override(getattr(preset, part), holders)
         for part, holders in _PRESET_FLAGS.items()

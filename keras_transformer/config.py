@@ -23,6 +23,8 @@ POSITION_ENCODINGS = ("sinusoidal", "learned")
 POSITION_LAYOUTS = ("interleaved", "halves", "concatenated")
 ACTIVATIONS = ("relu", "silu", "gelu")
 LENGTH_PENALTIES = ("wu", "power")
+LEARNING_RATE_SCHEDULES = ("paper", "constant", "linear")
+FROZEN_PARTS = ("embeddings", "encoder", "decoder")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,6 +231,11 @@ class TrainingConfig:
     # Pack several pairs, masked from one another, into each row, which leaves less
     # padding; the paper has one pair per row.
     pack: bool = False
+    # Learning rate after the warm-up: "paper" is Eq. 3; "constant" stays at
+    # --learning_rate; "linear" falls from it to 0 at the last step.
+    learning_rate_schedule: str = "paper"
+    # Peak of the constant and the linear schedule, for fine-tuning.
+    learning_rate: float = 1e-4
     # Factor on the learning rate of Eq. 3.
     learning_rate_scale: float = 1.0
     # Steps over which the learning rate rises (§5.3).
@@ -244,6 +251,9 @@ class TrainingConfig:
     # Parsing: weight of a loss that makes a head of each decoder layer look at the next
     # word; 0: none, as in the paper.
     guided_alignment: float = 0.0
+    # Parts of the model that are not trained, separated by commas: embeddings, encoder,
+    # decoder.
+    freeze: str = ""
     # Checkpoints averaged at the end (§6.1: 5 for base, 20 for big).
     average_last: int = 5
 
@@ -259,8 +269,15 @@ class TrainingConfig:
             check_at_least(name, getattr(self, name), 1)
         for name in ("label_smoothing", "adam_beta_1", "adam_beta_2"):
             check_rate(name, getattr(self, name))
-        for name in ("learning_rate_scale", "adam_epsilon"):
+        for name in ("learning_rate", "learning_rate_scale", "adam_epsilon"):
             check_above_zero(name, getattr(self, name))
+        check_choice(
+            "learning_rate_schedule",
+            self.learning_rate_schedule,
+            LEARNING_RATE_SCHEDULES,
+        )
+        for part in self.frozen_parts:
+            check_choice("freeze", part, FROZEN_PARTS)
         if not 0 <= self.guided_alignment < math.inf:
             raise ValueError(
                 "`guided_alignment` must be a finite number, at least 0. "
@@ -278,6 +295,11 @@ class TrainingConfig:
                 f"fits no batch. Received: tokens_per_batch={self.tokens_per_batch}, "
                 f"max_length={self.max_length}."
             )
+
+    @property
+    def frozen_parts(self) -> tuple[str, ...]:
+        """The names in `freeze`."""
+        return tuple(self.freeze.split(",")) if self.freeze else ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import pathlib
 from typing import Any
 
 from keras_transformer.config import (
@@ -10,6 +13,7 @@ from keras_transformer.config import (
     ModelConfig,
     TrainingConfig,
     check_choice,
+    from_dict,
 )
 from keras_transformer.model import cost
 
@@ -211,6 +215,38 @@ _PRESETS = (
 def names() -> list[str]:
     """Return the names of all presets."""
     return [preset.name for preset in _PRESETS]
+
+
+def of_run(path: str | os.PathLike) -> Preset:
+    """Return the configuration of a run as a preset.
+
+    Args:
+        path: A model_dir, or a checkpoint in one.
+
+    Raises:
+        FileNotFoundError: If there is no `config.json`.
+        ValueError: If it cannot be read.
+    """
+    folder = pathlib.Path(path)
+    # A checkpoint is model_dir/checkpoints/step-NNNNNNNN.
+    for candidate in (folder, folder.parent.parent):
+        if (candidate / "config.json").is_file():
+            break
+    else:
+        raise FileNotFoundError(
+            f"No model in {folder}: it has no config.json. Correct --init_checkpoint."
+        )
+    try:
+        text = (candidate / "config.json").read_text(encoding="utf-8")
+        values = json.loads(text)
+        parts = {
+            "model": from_dict(ModelConfig, values["model"]),
+            "training": from_dict(TrainingConfig, values["training"]),
+            "decoding": from_dict(DecodingConfig, values["decoding"]),
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{candidate}/config.json is damaged: {error}.") from error
+    return Preset(name=values["preset"], description=f"As in {candidate}.", **parts)
 
 
 def get(name: str) -> Preset:

@@ -24,6 +24,7 @@ MODULES = {
     "Encoder": "layers.encoder",
     "EncoderLayer": "layers.encoder",
     "FeedForward": "layers.feed_forward",
+    "FineTuningSchedule": "training.schedule",
     "LabelSmoothedCrossEntropy": "training.losses",
     "LayerNormalization": "layers.layer_norm",
     "Linear": "layers.linear",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.config import ModelConfig
@@ -50,9 +51,8 @@ def check_can_start_from(path: str, config: RunConfig) -> None:
     other = model_dir.read_config()
     if other.tokenizer_hash != config.tokenizer_hash:
         raise ValueError(
-            f"The model in {model_dir.path} has another vocabulary than the corpus. "
-            f"Prepare the corpus with --tokenizer_model={model_dir.tokenizer_path}/"
-            "sentencepiece.model to fine-tune it."
+            f"The model in {model_dir.path} has another vocabulary than the corpus. To "
+            f"fine-tune it, prepare the corpus with --tokenizer_from={model_dir.path}."
         )
     if other.labels_hash != config.labels_hash:
         raise ValueError(
@@ -83,6 +83,37 @@ def load_weights(path: str, model: Transformer) -> None:
     """
     model_dir, checkpoint = _locate(path)
     model.set_weights(model_dir.load_model(checkpoint).get_weights())
+
+
+def freeze(model: Transformer, parts: Sequence[str]) -> None:
+    """Keep training from changing parts of a model.
+
+    Args:
+        model: A built model that is not yet compiled.
+        parts: Of `config.FROZEN_PARTS`; "embeddings" are those of both sides, with the
+            pre-softmax map.
+
+    Raises:
+        ValueError: If nothing is left to train.
+    """
+    layers = {
+        "embeddings": (
+            model.embedding,
+            model.target_embedding,
+            model.output_embedding,
+            model.source_positions,
+            model.target_positions,
+        ),
+        "encoder": (model.encoder,),
+        "decoder": (model.decoder,),
+    }
+    for part in parts:
+        for layer in layers[part]:
+            layer.trainable = False
+    if not model.trainable_variables:
+        raise ValueError(
+            f"`freeze` leaves nothing to train. Received: freeze={','.join(parts)}."
+        )
 
 
 def _locate(path: str) -> tuple[ModelDir, str | None]:

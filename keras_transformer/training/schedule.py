@@ -53,10 +53,58 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FineTuningSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A linear warm-up, then a constant rate or a linear fall to 0.
+
+    Differs from the paper, which trains from scratch by Eq. 3.
+
+    Args:
+        learning_rate: The peak.
+        warmup_steps: Steps over which the rate rises.
+        last_step: The step after which the rate is 0; None: it stays constant.
+
+    Attributes:
+        factor: A second factor, in a variable that can be set during training.
+    """
+
+    def __init__(
+        self, learning_rate: float, warmup_steps: int, last_step: int | None = None
+    ):
+        check_at_least("warmup_steps", warmup_steps, 1)
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.last_step = last_step
+        self.factor = keras.Variable(1.0, trainable=False, name="factor")
+
+    def __call__(self, step: Any) -> Any:
+        """Return the rate of the update after `step` updates, float32 scalar."""
+        step = ops.cast(step, "float32") + 1.0
+        share = ops.minimum(step / self.warmup_steps, 1.0)
+        if self.last_step is not None:
+            falling = max(self.last_step - self.warmup_steps, 0) + 1.0
+            left = (self.last_step + 1.0 - step) / falling
+            share = ops.minimum(share, ops.maximum(left, 0.0))
+        return self.factor * self.learning_rate * share
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "learning_rate": self.learning_rate,
+            "warmup_steps": self.warmup_steps,
+            "last_step": self.last_step,
+        }
+
+
 def warm_up_warning(config: TrainingConfig) -> str | None:
     """Return a warning if training ends before the rate reaches its peak, else None."""
     if config.train_steps >= config.warmup_steps:
         return None
+    if config.learning_rate_schedule != "paper":
+        return (
+            f"warning: training ends after {wording.count(config.train_steps, 'step')},"
+            f" before the learning rate reaches its peak at step "
+            f"{config.warmup_steps:,}. Give fewer --warmup_steps."
+        )
     steps = max(config.train_steps // 4, 1)
     # Keeps the peak, which is proportional to scale / sqrt(warmup_steps).
     scale = config.learning_rate_scale * (steps / config.warmup_steps) ** 0.5
@@ -69,15 +117,23 @@ def warm_up_warning(config: TrainingConfig) -> str | None:
 
 
 def paper_optimizer(d_model: int, config: TrainingConfig) -> Adam:
-    """Make Adam as in §5.3 over the schedule of Eq. 3.
+    """Make Adam as in §5.3 over the schedule of the configuration, usually Eq. 3.
 
     Args:
         d_model: Width of the model.
-        config: Supplies betas, epsilon, warm-up and scale.
+        config: Supplies betas, epsilon and schedule.
     """
-    schedule = TransformerSchedule(
-        d_model, config.warmup_steps, config.learning_rate_scale
-    )
+    if config.learning_rate_schedule == "paper":
+        schedule = TransformerSchedule(
+            d_model, config.warmup_steps, config.learning_rate_scale
+        )
+    else:
+        is_linear = config.learning_rate_schedule == "linear"
+        schedule = FineTuningSchedule(
+            config.learning_rate,
+            config.warmup_steps,
+            config.train_steps if is_linear else None,
+        )
     return Adam(
         schedule,
         beta_1=config.adam_beta_1,

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import data, tokenization
+from keras_transformer import data, presets, tokenization
 from keras_transformer.runs import averaging, lock
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import (
@@ -193,6 +193,31 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_pat
         weights(tmp_path / "again"), weights(whole[0]), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_frozen_parts_stay_as_they_are(corpus, whole, tmp_path):
+    config = config_of(corpus, freeze="embeddings,encoder")
+    train(corpus, tmp_path / "run", config, init_checkpoint=str(whole[0]))
+    start = ModelDir(whole[0]).load_model()
+    found = ModelDir(tmp_path / "run").load_model("latest")
+    for ours, theirs in zip(found.weights, start.weights, strict=True):
+        is_frozen = "/decoder/" not in ours.path
+        assert np.array_equal(ours, theirs) == is_frozen, ours.path
+
+
+def test_a_run_that_trains_nothing_is_refused(corpus, tmp_path):
+    config = config_of(corpus, freeze="embeddings,encoder,decoder")
+    with pytest.raises(ValueError, match="`freeze` leaves nothing to train"):
+        train(corpus, tmp_path / "run", config)
+
+
+def test_the_model_to_start_from_gives_the_architecture(whole):
+    folder = ModelDir(whole[0])
+    preset = presets.of_run(folder.path)
+    assert preset.model == folder.read_config().model
+    assert presets.of_run(folder.choose("latest").path).model == preset.model
+    with pytest.raises(FileNotFoundError, match="it has no config.json. Correct"):
+        presets.of_run(folder.path / "logs")
 
 
 def test_fine_tuning_starts_with_a_fresh_optimizer(corpus, whole):

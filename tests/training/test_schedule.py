@@ -7,6 +7,7 @@ import pytest
 
 from keras_transformer.config import TrainingConfig
 from keras_transformer.training.schedule import (
+    FineTuningSchedule,
     TransformerSchedule,
     paper_optimizer,
     warm_up_warning,
@@ -29,6 +30,36 @@ def test_base_peaks_at_seven_ten_thousandths():
     rates = [float(schedule(step)) for step in range(3990, 4010)]
     assert int(np.argmax(rates)) == 9
     np.testing.assert_allclose(max(rates), 6.9877e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("last_step", "rates"),
+    [(None, [0.25, 0.5, 1.0, 1.0, 1.0]), (8, [0.25, 0.5, 1.0, 0.6, 0.2])],
+)
+def test_fine_tuning_rates_by_hand(last_step, rates):
+    """Peak 1 at step 4; steps 1, 2, 4, 6 and 8. Linear: 0 at step 9."""
+    schedule = FineTuningSchedule(1.0, warmup_steps=4, last_step=last_step)
+    found = [float(schedule(step - 1)) for step in (1, 2, 4, 6, 8)]
+    np.testing.assert_allclose(found, rates, rtol=1e-6)
+    if last_step:
+        assert float(schedule(8)) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["constant", "linear"])
+def test_fine_tuning_schedules_come_from_the_configuration(kind):
+    config = TrainingConfig(
+        learning_rate_schedule=kind,
+        learning_rate=3e-5,
+        warmup_steps=2,
+        train_steps=10,
+    )
+    schedule = paper_optimizer(512, config)._learning_rate
+    np.testing.assert_allclose(schedule(1), 3e-5, rtol=1e-6)
+    np.testing.assert_allclose(
+        schedule(9), 3e-5 if kind == "constant" else 3e-5 / 9, rtol=1e-5
+    )
+    again = FineTuningSchedule.from_config(schedule.get_config())
+    assert float(again(4)) == float(schedule(4))
 
 
 def test_the_optimizer_is_the_papers():
