@@ -44,13 +44,15 @@ class ModelConfig:
     num_layers: int = 6
     # d_model: width of every sub-layer's output.
     d_model: int = 512
-    # Layers of the encoder, and of the decoder, where they differ; None: num_layers.
+    # Layers of the encoder; None: num_layers.
     num_encoder_layers: int | None = None
+    # Layers of the decoder; None: num_layers.
     num_decoder_layers: int | None = None
     # d_ff: width inside the position-wise feed-forward network.
     d_ff: int = 2048
-    # d_ff of the encoder, and of the decoder, where they differ; None: d_ff.
+    # d_ff of the encoder; None: d_ff.
     encoder_d_ff: int | None = None
+    # d_ff of the decoder; None: d_ff.
     decoder_d_ff: int | None = None
     # Activation of the feed-forward network: "relu" (Eq. 2), "silu" or "gelu".
     activation: str = "relu"

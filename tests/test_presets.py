@@ -155,7 +155,14 @@ def test_every_preset_trains_on_two_replicas_saves_and_loads(
     two_replicas.run(model.train_step, args=((tokens, tokens),))
     for old, new in zip(before, model.trainable_weights, strict=True):
         assert (old != new.numpy()).any(), new.path
-    vocabulary = types.SimpleNamespace(vocab_size=30, pad_id=0, bos_id=2, eos_id=3)
+    vocabulary = types.SimpleNamespace(
+        vocab_size=30,
+        pad_id=0,
+        bos_id=2,
+        eos_id=3,
+        source_prefix_id=None,
+        target_prefix_id=None,
+    )
     translator = Translator(model, vocabulary, beam_size=2, extra_decode_length=2)
     assert np.isfinite(translator.search(tf.constant(tokens)).scores[:, 0]).all()
     model.save(tmp_path / "model.keras")

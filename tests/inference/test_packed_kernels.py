@@ -74,7 +74,14 @@ def step_weights_of(embedding, packed):
     """Return weights of a step that has no layers, only the pre-softmax map."""
     table = embedding.embeddings.value
     return decoder_step.StepWeights(
-        table, None, None, None, table, embedding.output_bias, packed
+        embeddings=table,
+        positions=None,
+        embedding_norm=None,
+        layers=None,
+        final_norm=None,
+        output=table,
+        output_bias=embedding.output_bias,
+        packed_output=packed,
     )
 
 
