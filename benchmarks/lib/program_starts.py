@@ -220,6 +220,7 @@ def _program(path: str) -> list[str]:
 def _model_flags(preset: Preset) -> list[str]:
     """Return bin/train.py's flags for the model, except vocabulary sizes and ids."""
     left_out = ("vocab_size", "target_vocab_size", "pad_id", "bos_id", "eos_id")
+    left_out += ("suppressed_ids",)  # no flag
     given = {
         name: value
         for name, value in dataclasses.asdict(preset.model).items()
