@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 # What lies in a checkout and is not part of it (.gitignore).
 LEFTOVERS = (".git", ".venv*", "build", "dist", "*.egg-info", "__pycache__")
-LEFTOVERS += (".pytest_cache", ".ruff_cache", ".hypothesis")
+LEFTOVERS += (".pytest_cache", ".ruff_cache", ".hypothesis", "site")
 
 # As in `make quickstart`, which has 1,178,624 parameters.
 PREPARE = ("--dataset=phrasebook", "--data_dir=data", "--vocab_size=2000")

@@ -225,7 +225,7 @@ class SequenceGenerator(tf.Module):
     def decode(
         self, source_tokens: tf.Tensor, target_tokens: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Compute logits and attention weights of given pairs, without search.
+        """Compute decoder outputs and attention weights of given pairs, without search.
 
         Args:
             source_tokens: int32 `[batch, source_length]`.
