@@ -183,32 +183,32 @@ class ModelConfig:
 
     @property
     def encoder_depth(self) -> int:
-        """N of the encoder, resolved."""
+        """N of the encoder: `num_encoder_layers`, else `num_layers`."""
         return self.num_encoder_layers or self.num_layers
 
     @property
     def decoder_depth(self) -> int:
-        """N of the decoder, resolved."""
+        """N of the decoder: `num_decoder_layers`, else `num_layers`."""
         return self.num_decoder_layers or self.num_layers
 
     @property
     def encoder_ffn_dim(self) -> int:
-        """d_ff of the encoder, resolved."""
+        """d_ff of the encoder: `encoder_d_ff`, else `d_ff`."""
         return self.encoder_d_ff or self.d_ff
 
     @property
     def decoder_ffn_dim(self) -> int:
-        """d_ff of the decoder, resolved."""
+        """d_ff of the decoder: `decoder_d_ff`, else `d_ff`."""
         return self.decoder_d_ff or self.d_ff
 
     @property
     def head_key_dim(self) -> int:
-        """d_k, resolved."""
+        """d_k: `key_dim`, else `d_model / num_heads`."""
         return self.key_dim or self.d_model // self.num_heads
 
     @property
     def head_value_dim(self) -> int:
-        """d_v, resolved."""
+        """d_v: `value_dim`, else `d_model / num_heads`."""
         return self.value_dim or self.d_model // self.num_heads
 
 
@@ -343,14 +343,15 @@ class DecodingConfig:
 class PairFilters:
     """Which pairs are left out when a corpus is encoded.
 
-    Differs from the paper: §5.1 names no filters. The default ratio of 9 is that of the
-    cleaning script usual for these corpora, and 256 tokens that of tensor2tensor.
+    Differs from the paper: §5.1 names no filters. The default ratio, 9, comes from
+    the cleaning script commonly used for these corpora; 256 tokens is tensor2tensor's
+    limit.
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
     """
 
-    # Most tokens of a side of a training pair, EOS included.
+    # Maximum number of tokens per side of a training pair, EOS included.
     max_length: int = 256
     # Training pairs are dropped if one side has more than this many times the tokens of
     # the other, EOS included; 0 for no limit.

@@ -1,4 +1,4 @@
-"""Which pairs form which batch, for every step of a run, known before the first step.
+"""The batch plan: the pairs of every batch of a run, decided before the first step.
 
 §5.1: pairs of about equal length are batched together, about 25,000 source and 25,000
 target tokens a batch. Each batch has one of at most 11 shapes, so that XLA compiles at
@@ -34,7 +34,7 @@ class PlannedBatch:
 
     Attributes:
         rows: int64 `[rows]`, indices into the corpus, or `[rows, pairs]` if a row holds
-            several pairs one after another; -1 stands for no pair.
+            several pairs; -1: no pair.
         source_length: Tokens of a source row, padding included.
         target_length: Tokens of a target row, padding included.
     """

@@ -147,7 +147,7 @@ class Settings:
     bos_id: int
     eos_id: int
     pad_id: int
-    # Stop a sentence once this many hypotheses are certain; None: no early stop.
+    # Stop a sentence once its best `num_certain` hypotheses cannot change; None: never.
     num_certain: int | tf.Tensor | None
     allowed_tokens: AllowedTokens | None
     unscored_steps: int
@@ -159,7 +159,7 @@ class Settings:
         return tf.minimum(self.steps_at_once, self.max_steps - step)
 
     def ends_block(self, is_done: tf.Tensor) -> tf.Tensor:
-        """Return whether all sentences are done, or enough of them to compact."""
+        """Return whether all sentences are done, or enough to compact the batch."""
         if self.steps_at_once is None:
             return tf.reduce_all(is_done)
         return tf.reduce_mean(tf.cast(is_done, tf.float32)) >= _LEAVING_SHARE

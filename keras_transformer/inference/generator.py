@@ -102,7 +102,7 @@ class SequenceGenerator(tf.Module):
         self,
         source_tokens: tf.Tensor,
         limits: tf.Tensor,
-        known: dict[str, tf.Tensor] | None = None,
+        constraint_inputs: dict[str, tf.Tensor] | None = None,
         forced_prefix: tf.Tensor | None = None,
         allowed_tokens: AllowedTokens | None = None,
         **options: Any,
@@ -112,7 +112,7 @@ class SequenceGenerator(tf.Module):
         Args:
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, most tokens of an output.
-            known: Further inputs of `allowed_tokens` per source, `[batch, ...]`.
+            constraint_inputs: Further inputs of `allowed_tokens`, each `[batch, ...]`.
             forced_prefix: Same as in `beam_search`.
             allowed_tokens: Same as in `beam_search`; None: all but the model's
                 `suppressed_ids`.
@@ -125,10 +125,10 @@ class SequenceGenerator(tf.Module):
             forced_prefix = tf.zeros([tf.shape(limits)[0], 0], tf.int32)
 
         def search(source, cache, own, limits):
-            known, prefix = own
+            extra, prefix = own
             return beam_search(
                 step_function,
-                {**source, **known},
+                {**source, **extra},
                 cache,
                 max_lengths=limits,
                 max_steps=longest(limits),
@@ -142,14 +142,14 @@ class SequenceGenerator(tf.Module):
                 **self.special_ids,
             )
 
-        nothing = no_hypotheses(
+        empty = no_hypotheses(
             tf.shape(limits)[0],
             longest(limits),
             self.decoding.beam_size,
             self.model.config.pad_id,
         )
-        rows = (known or {}, forced_prefix)
-        return self.in_length_groups(source_tokens, limits, rows, search, nothing)
+        rows = (constraint_inputs or {}, forced_prefix)
+        return self.in_length_groups(source_tokens, limits, rows, search, empty)
 
     def is_suppressed(self) -> tf.Tensor:
         """Return which ids a search never chooses, bool `[vocab]`."""
@@ -264,13 +264,13 @@ class SequenceGenerator(tf.Module):
             int32 `[batch, source_length]`, each with EOS, then padding; and bool
             `[batch]`, whether the text was cut to `max_input_length` tokens.
         """
-        return self._ended(self.tokenizer.tokenize(text))
+        return self._cut_and_end(self.tokenizer.tokenize(text))
 
     def target_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize target texts; arguments and results same as in `source_tokens`."""
-        return self._ended(self.tokenizer.tokenize_target(text))
+        return self._cut_and_end(self.tokenizer.tokenize_target(text))
 
-    def _ended(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _cut_and_end(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Cut rows at the input limit and append EOS; see `source_tokens`."""
         config = self.model.config
         tokens = tf.cast(tokens, tf.int32)

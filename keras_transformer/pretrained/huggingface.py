@@ -34,7 +34,7 @@ _ACTIVATIONS = {
     "silu": "silu",
     "gelu": "gelu",
 }
-# Options with one value that we have.
+# Options of which only these values are supported.
 _SUPPORTED = {
     "scale_embedding": (True,),
     "tie_word_embeddings": (True,),
@@ -47,7 +47,7 @@ _SUPPORTED = {
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
 _MAX_INPUT_LENGTH = 512
 
-# Part of a layer here -> there.
+# Our names of the parts of a layer -> names in Transformers.
 _ATTENTION = {
     "query": "q_proj",
     "key": "k_proj",
@@ -162,7 +162,7 @@ class WeightFiles:
     """The safetensors files of a folder: one, or several with an index.
 
     Args:
-        folder: Of the model.
+        folder: Folder of the published model.
 
     Attributes:
         files: The weight files.

@@ -1,4 +1,4 @@
-"""The folder of a run: its resolved configuration, tokenizer, checkpoints, model."""
+"""The folder of a run: configuration, tokenizer, checkpoints and model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ModelDir:
         self.path = pathlib.Path(path)
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"
-        # Only of a parser: the vocabulary of its symbols.
+        # Vocabulary of tree symbols; only parsers have it.
         self.labels_path = self.path / symbols.FILE_NAME
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
@@ -141,7 +141,7 @@ class ModelDir:
 
         Args:
             checkpoint: As in `choose`.
-            precision: Keras's name of a dtype policy; None: that of the training.
+            precision: Name of a Keras dtype policy; None: the one used in training.
         """
         config = self.read_config()
         chosen = self.choose(checkpoint)
@@ -172,7 +172,7 @@ class ModelDir:
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            ValueError: If the model parses.
+            ValueError: If the model is a parser.
         """
         return Translator(
             *self._load_for("translation", checkpoint, precision, decoding),
@@ -195,7 +195,7 @@ class ModelDir:
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            ValueError: If the model translates.
+            ValueError: If the model is not a parser.
         """
         model, tokenizer, settings = self._load_for(
             "parsing", checkpoint, precision, decoding
@@ -223,7 +223,7 @@ class ModelDir:
             os.replace(aside, self.model_path)
 
     def sweep(self) -> None:
-        """Delete unfinished files of killed trainings. None may be running here."""
+        """Delete unfinished files of killed trainings; call it only while none runs."""
         for kind in ("checkpoints", "best", "averaged"):
             atomic_files.sweep(self.path / kind, ".step-*")
         for path in (self.model_path, self.tokenizer_path):

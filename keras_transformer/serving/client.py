@@ -39,7 +39,7 @@ class ClientConfig:
     model_name: str
     protocol: str = "grpc"
     signature: str = "serving_default"
-    # For one batch, including all retries while the server is absent or busy.
+    # Time limit of one batch, including all retries.
     deadline_seconds: float = 30.0
     # Sources per request.
     batch_size: int = 32

@@ -54,8 +54,8 @@ def train(
         ValueError: If `model_dir` holds another run, or the corpus does not fit.
         FileNotFoundError: If `data_dir` is not a prepared corpus.
         LockedError: If another process trains in `model_dir`.
-        DivergedError: If loss or gradients were not finite again and again.
-        LostWorkerError: If another process that trains with this one has ended.
+        DivergedError: If loss or gradients were not finite in several steps in a row.
+        LostWorkerError: If another worker of this training has ended.
         StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
     """
     options = (options or RunOptions()).for_task(config.task)
@@ -66,7 +66,7 @@ def train(
     with run_setup.exclusive(context):
         context = run_setup.check(context)
         if is_complete(context):
-            return finish_again(context)
+            return finish_complete_run(context)
         run, resume = run_setup.prepare(context)
         callbacks = fit_with_recovery(run, resume)
         if run.stop.number is not None:
@@ -102,8 +102,8 @@ def _has_ended(context: RunContext) -> bool:
     )
 
 
-def finish_again(context: RunContext) -> dict[str, Any]:
-    """Write `model.keras` of a complete run, and sum the run up.
+def finish_complete_run(context: RunContext) -> dict[str, Any]:
+    """Write `model.keras` of a complete run and return the summary.
 
     The file is written again because a run may be killed after its last checkpoint.
     """
@@ -180,7 +180,8 @@ def go_back(
         Where training resumes.
 
     Raises:
-        DivergedError: If the rate was lowered before.
+        DivergedError: If the rate was lowered before, or there is no earlier step to
+            go back to.
     """
     state = {**callbacks["evaluate"].state(), **callbacks["skipped"].state()}
     best = {name: state[name] for name in ("best_metrics", "evaluations_since_best")}
@@ -225,7 +226,7 @@ def save_and_stop(run: Run, callbacks: Callbacks) -> NoReturn:
 
 
 def finish(run: Run, callbacks: Callbacks) -> dict[str, Any]:
-    """Write `model.keras` with the best weights so far and sum the run up."""
+    """Write `model.keras` with the chosen weights and return the summary."""
     progress = callbacks["progress"]
     if not run.process.is_chief:
         return {"model_dir": str(run.model_dir.path), "steps": progress.step}
