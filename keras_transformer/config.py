@@ -256,6 +256,9 @@ class TrainingConfig:
     # Parts of the model that are not trained, separated by commas: embeddings, encoder,
     # decoder.
     freeze: str = ""
+    # Train only low-rank adapters of this rank, added to every linear map of encoder
+    # and decoder (LoRA, Hu et al. 2021); 0: train the weights themselves.
+    lora_rank: int = 0
     # Checkpoints averaged at the end (§6.1: 5 for base, 20 for big).
     average_last: int = 5
 
@@ -269,6 +272,7 @@ class TrainingConfig:
             "average_last",
         ):
             check_at_least(name, getattr(self, name), 1)
+        check_at_least("lora_rank", self.lora_rank, 0)
         for name in ("label_smoothing", "adam_beta_1", "adam_beta_2"):
             check_rate(name, getattr(self, name))
         for name in ("learning_rate", "learning_rate_scale", "adam_epsilon"):

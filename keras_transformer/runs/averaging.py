@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from keras_transformer.layers.initialization import skip_weight_init
+from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs.checkpoints import (
     Checkpoint,
@@ -51,9 +52,11 @@ def average_run(
     # Variables are float32 under every precision.
     with skip_weight_init():
         model = Transformer(config.model, dtype=config.precision)
+        if config.training.lora_rank:
+            lora.add_adapters(model, config.training.lora_rank)
     for tries_left in reversed(range(_TRIES)):
         try:
-            average(chosen, model)
+            averaged = average(chosen, model)
             break
         except RemovedCheckpointError:
             if not tries_left:
@@ -63,9 +66,9 @@ def average_run(
     folder = run.checkpoints("averaged")
     if output is not None:
         folder = CheckpointFolder(output)
-    saved = folder.save(steps[-1], {"averaged_steps": steps}, model=model)
+    saved = folder.save(steps[-1], {"averaged_steps": steps}, model=averaged)
     if output is None:
-        run.save_model(model)
+        run.save_model(averaged)
     return {"path": str(saved.path), "steps": steps}
 
 

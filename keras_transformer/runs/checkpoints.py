@@ -18,6 +18,8 @@ from absl import logging
 
 from keras_transformer import atomic_files
 from keras_transformer.config import check_at_least
+from keras_transformer.model import lora
+from keras_transformer.model.transformer import Transformer
 
 FORMAT_VERSION = 1
 _PREFIX = "checkpoint"
@@ -238,25 +240,28 @@ def restore_newest(
     return None
 
 
-def average(checkpoints: Sequence[Checkpoint], model: Any) -> None:
-    """Set a model's weights to the mean of checkpoints, summed in float32, §6.1.
+def average(checkpoints: Sequence[Checkpoint], model: Transformer) -> Transformer:
+    """Return a model with the mean of checkpoints, summed in float32, §6.1.
 
     Args:
         checkpoints: At least one, all of this model.
-        model: A built Keras model.
+        model: Takes the weights of each. The result is this model, or a new one without
+            adapters if it has some.
 
     Raises:
         ValueError: If there is no checkpoint, or one is damaged or of another model.
     """
     if not checkpoints:
         raise ValueError("There are no checkpoints to average.")
-    sums = [np.zeros(weight.shape, np.float32) for weight in model.trainable_weights]
+    weights = lora.weights_without_adapters(model)
+    sums = [np.zeros(weight.shape, np.float32) for weight in weights]
     for checkpoint in checkpoints:
         restore(checkpoint, model=model)
-        for total, weight in zip(sums, model.trainable_weights, strict=True):
+        merged = lora.merged(model)
+        for total, weight in zip(sums, merged.weights, strict=True):
             total += weight.numpy()
-    for total, weight in zip(sums, model.trainable_weights, strict=True):
-        weight.assign(total / len(checkpoints))
+    merged.set_weights([total / len(checkpoints) for total in sums])
+    return merged
 
 
 def choose_for_averaging(

@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras_transformer import atomic_files, tokenization
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.initialization import skip_weight_init
+from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import symbols
 from keras_transformer.parsing.parser import Parser
@@ -161,6 +162,7 @@ class ModelDir:
         checkpoint: str | None = None,
         precision: str | None = None,
         num_best: int = 1,
+        languages: tuple[str | None, str | None] = (None, None),
         **decoding: Any,
     ) -> Translator:
         """Load model and tokenizer, ready to translate.
@@ -169,15 +171,18 @@ class ModelDir:
             checkpoint: As in `choose`.
             precision: As in `load_model`.
             num_best: Hypotheses to return for each source.
+            languages: Codes of source and target language, for a multilingual model;
+                None: the one chosen at its import.
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            ValueError: If the model is a parser.
+            ValueError: If the model is a parser, or does not have a language.
         """
-        return Translator(
-            *self._load_for("translation", checkpoint, precision, decoding),
-            num_best=num_best,
+        model, tokenizer, settings = self._load_for(
+            "translation", checkpoint, precision, decoding
         )
+        tokenizer = tokenizer.with_languages(*languages)
+        return Translator(model, tokenizer, settings, num_best=num_best)
 
     def load_parser(
         self,
@@ -260,9 +265,12 @@ def _restored(chosen: Checkpoint, config: RunConfig) -> Transformer:
         # Checking 250 MB takes as long as building the model.
         checked = beside.submit(check_files, chosen)
         model = Transformer(config.model, dtype=config.precision)
+        is_average = "averaged_steps" in chosen.state
+        if config.training.lora_rank and not is_average:
+            lora.add_adapters(model, config.training.lora_rank)
         checked.result()
     restore_checked(chosen, model=_layers(model))
-    return model
+    return lora.merged(model)
 
 
 def _layers(model: Transformer) -> tf.train.Checkpoint:

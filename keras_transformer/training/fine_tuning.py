@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.config import ModelConfig
+from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
@@ -75,14 +76,18 @@ def check_can_start_from(path: str, config: RunConfig) -> None:
 
 
 def load_weights(path: str, model: Transformer) -> None:
-    """Set a model's weights to those of another model; its optimizer stays fresh.
+    """Set a model's weights to those of another model.
+
+    Its optimizer stays fresh, and its adapters stay as they are.
 
     Args:
         path: As in `check_can_start_from`, which has passed.
         model: Takes the weights.
     """
     model_dir, checkpoint = _locate(path)
-    model.set_weights(model_dir.load_model(checkpoint).get_weights())
+    values = model_dir.load_model(checkpoint).get_weights()
+    for weight, value in zip(lora.weights_without_adapters(model), values, strict=True):
+        weight.assign(value)
 
 
 def freeze(model: Transformer, parts: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from keras_transformer import data, wording
 from keras_transformer.layers.initialization import skip_weight_init
+from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs import checkpoints
 from keras_transformer.runs.model_dir import ModelDir
@@ -265,6 +266,7 @@ def write_result(
         model = model_dir.load_model("averaged")  # an average has no optimizer
     else:
         checkpoints.restore(chosen, model=model)
+    model = lora.merged(model)
     model_dir.save_model(model)
     return {
         "model_dir": str(model_dir.path),

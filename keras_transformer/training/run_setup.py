@@ -12,6 +12,7 @@ import keras
 
 from keras_transformer import data, wording
 from keras_transformer.config import check_choice
+from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
@@ -155,6 +156,11 @@ def check(context: RunContext) -> RunContext:
     newest = model_dir.checkpoints().latest()
     if options.init_checkpoint and not newest:
         fine_tuning.check_can_start_from(options.init_checkpoint, config)
+    if config.training.lora_rank and not (options.init_checkpoint or newest):
+        raise ValueError(
+            "`lora_rank` adapts a trained model: give --init_checkpoint, or leave out "
+            f"--lora_rank. Received: lora_rank={config.training.lora_rank}."
+        )
     if newest and newest.step > config.training.train_steps:
         raise ValueError(
             f"{model_dir.path} holds a run of {newest.step:,} steps, more than "
@@ -258,6 +264,8 @@ def build(
 ) -> Transformer:
     """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
     model = Transformer(config.model, dtype=config.precision)
+    if config.training.lora_rank:
+        lora.add_adapters(model, config.training.lora_rank)
     fine_tuning.freeze(model, config.training.frozen_parts)
     optimizer = paper_optimizer(config.model.d_model, config.training)
     if config.precision == "mixed_float16":
@@ -314,8 +322,10 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
         compiled = f"under XLA ({wording.count(graphs, 'compilation')})"
     microbatches = model.accumulate_steps
     padding_rate = plan.padding_rate_of(process.num_replicas * microbatches)
+    trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return (
         f"{model.count_params():,} parameters, "
+        + (f"{trained:,} of them trained, " if trained < model.count_params() else "")
         + wording.count(process.num_replicas, "replica")
         + (f" in {process.count} workers" if process.count > 1 else "")
         + (f", {microbatches} microbatches a batch" if microbatches > 1 else "")
