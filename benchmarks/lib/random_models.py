@@ -27,12 +27,20 @@ FIRST_NUMBER = len(_SPECIAL_PIECES) + 1 + 10
 
 
 def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
-    """Return a BPE tokenizer in which each number from 0 on is one token.
+    """Return a tokenizer of a `number_vocabulary`."""
+    return SentencePieceTokenizer(number_vocabulary(vocab_size)[0], kind="bpe")
+
+
+def number_vocabulary(vocab_size: int) -> tuple[bytes, list[str]]:
+    """Return a BPE model in which each number from 0 on is one token.
 
     It needs no training: "369" is merged from "36" and "9", "36" from "3" and "6".
 
     Args:
         vocab_size: Number of ids; those from `FIRST_NUMBER` on are the numbers.
+
+    Returns:
+        The SentencePiece model, and all its pieces.
 
     Raises:
         ValueError: If `vocab_size` is too small for a number.
@@ -47,7 +55,7 @@ def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
     numbers = (f"{SPACE}{number}" for number in range(vocab_size - FIRST_NUMBER))
     for rank, piece in enumerate([SPACE, *"0123456789", *numbers]):
         model.pieces.add(piece=piece, score=-rank)
-    return SentencePieceTokenizer(model.SerializeToString(), kind="bpe")
+    return model.SerializeToString(), [piece.piece for piece in model.pieces]
 
 
 def number_texts(vocab_size: int, count: int, length: int, seed: int) -> list[str]:
