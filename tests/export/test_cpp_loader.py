@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.pretrained import importing
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.serving import saved_model
 from tests.small_models import LINES, inputs_of
 
 pytestmark = pytest.mark.slow
@@ -42,13 +45,13 @@ def runner(tmp_path_factory, repository):
     return binary
 
 
-def run(runner, saved_model, lines):
+def run(runner, version, lines):
     """Run the program and return {(signature, output): rows of printed values}."""
     import tensorflow_text
 
     operators = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
     result = subprocess.run(
-        [runner, saved_model, operators / "_sentencepiece_tokenizer.so"],
+        [runner, version, operators / "_sentencepiece_tokenizer.so"],
         input="".join(f"{line}\n" for line in lines).encode(),
         capture_output=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
@@ -66,16 +69,15 @@ def escaped(text):
     return text.replace("\t", "\\t").replace("\n", "\\n")
 
 
-@pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
-def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
-    saved_model = request.getfixturevalue(export)
+def check_same_outputs(runner, version):
+    """Every signature prints for 100 sources what it returns in Python."""
     draw = random.Random(7)
     words = " ".join(LINES).split()
     sources = [" ".join(draw.choices(words, k=draw.randint(0, 9))) for _ in range(100)]
     seconds = [" ".join(draw.choices(words, k=2)) for _ in range(100)]
     lines = [f"{left}\t{right}" for left, right in zip(sources, seconds, strict=True)]
-    printed = run(runner, saved_model, lines)
-    signatures = tf.saved_model.load(str(saved_model)).signatures
+    printed = run(runner, version, lines)
+    signatures = tf.saved_model.load(str(version)).signatures
     assert {signature for signature, _ in printed} == set(signatures)
     for name, signature in signatures.items():
         for output, wanted in signature(**inputs_of(name, sources, seconds)).items():
@@ -88,3 +90,28 @@ def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
                 np.testing.assert_allclose(
                     np.array(rows, np.float64), wanted, atol=1e-4, err_msg=output
                 )
+
+
+@pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
+def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
+    check_same_outputs(runner, request.getfixturevalue(export))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["opus_mt", "opus_mt_tc_big", "marian", "m2m100"])
+def test_an_imported_model_gives_the_same_translations_in_cpp(
+    runner, name, shared_data, tmp_path
+):
+    languages = {"source_language": "en", "target_language": "de"}
+    importing.import_model(
+        shared_data / "pretrained" / name,
+        tmp_path / "model",
+        **(languages if name == "m2m100" else {}),
+    )
+    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    check_same_outputs(
+        runner,
+        saved_model.export(
+            translator, tmp_path / "export", signatures=["serving_default"]
+        ),
+    )
