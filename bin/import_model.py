@@ -1,4 +1,4 @@
-"""Make a model_dir from a published model: OPUS-MT, Marian or M2M-100.
+"""Make a model_dir from a published model: OPUS-MT, Marian, M2M-100 or NLLB.
 
     python bin/import_model.py --input=opus-mt-en-de --model_dir=runs/en_de
     echo "Hello!" | python bin/translate.py --model_dir=runs/en_de
@@ -35,10 +35,10 @@ _FORMAT = flags.DEFINE_enum(
     "Format of the files; auto: look at them.",
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string(
-    "source_language", None, "M2M-100: code of the source language, such as en."
+    "source_language", None, "M2M-100, NLLB: code of the source language, such as en."
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", None, "M2M-100: code of the target language, such as de."
+    "target_language", None, "M2M-100, NLLB: code of the target language, such as de."
 )
 
 

@@ -25,7 +25,14 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files
-from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli import (
+    language_flags,
+    model_flags,
+    programs,
+    search_flags,
+    startup,
+)
+from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
@@ -53,6 +60,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
 # Batches of successive lines that are sorted by length together. Compared with sorting
 # the whole file, padding grows by 2.2 % for captions and 2.5 % for news.
 _BATCHES_OF_BLOCK = 64
+flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
 
@@ -74,7 +82,8 @@ def check_flags() -> None:
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
         return
-    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT):
+    search = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
+    for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is fixed when a model is exported; drop it, or use "
@@ -128,6 +137,7 @@ def _load_translator():
     translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value,
         num_best=_NBEST.value or 1,
+        languages=language_flags.given(),
         **search_flags.given(),
     )
     return translator.with_prepared_weights()

@@ -40,7 +40,7 @@ _MODEL_NAME = flags.DEFINE_string(
 _SIGNATURE = flags.DEFINE_enum(
     "signature",
     "serving_default",
-    ["serving_default", "nbest", "prefix", "sample", "align", "score", "parse"],
+    [*client.TRANSLATION_SIGNATURES, "parse"],
     "Signature of the model.",
 )
 _INPUT = flags.DEFINE_string(
@@ -72,6 +72,16 @@ _SEED = flags.DEFINE_integer(
     0,
     "For --signature=sample: seed of the first line, plus 1 for each further line.",
 )
+_LANGUAGES = {
+    side: flags.DEFINE_string(
+        f"{side}_language",
+        None,
+        f"For --signature=multilingual: code of the {side} language.",
+    )
+    for side in ("source", "target")
+}
+# Signatures that answer with one translation.
+_TRANSLATIONS = ("serving_default", "prefix", "sample", "multilingual")
 _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
 
 
@@ -123,6 +133,15 @@ def read_inputs() -> dict[str, list]:
                 f"{wording.count(len(texts), 'line')}: line n of both must belong "
                 "together."
             )
+    is_multilingual = _SIGNATURE.value == "multilingual"
+    for flag in _LANGUAGES.values():
+        if (flag.value is not None) != is_multilingual:
+            raise ValueError(
+                f"--{flag.name} is needed for --signature=multilingual, and only for "
+                f"it. Received: --signature={_SIGNATURE.value}."
+            )
+        if is_multilingual:
+            inputs[flag.name] = [flag.value] * len(texts)
     if _SIGNATURE.value == "sample":
         inputs["temperature"] = [_TEMPERATURE.value] * len(texts)
         inputs["top_k"] = [_TOP_K.value] * len(texts)
@@ -135,7 +154,7 @@ def format_answer(answer: dict) -> str:
     """Return the translation or tree, or all outputs of other signatures as JSON."""
     if _SIGNATURE.value == "parse":
         return text_files.one_line(answer["tree"])
-    if _SIGNATURE.value in ("serving_default", "prefix", "sample"):
+    if _SIGNATURE.value in _TRANSLATIONS:
         return text_files.one_line(answer["translation"])
     return json.dumps(answer, ensure_ascii=False)
 

@@ -11,6 +11,7 @@ fewer --signatures. A parser is exported the same way, with the signature parse.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import pathlib
 import sys
@@ -20,9 +21,17 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli import (
+    language_flags,
+    model_flags,
+    programs,
+    search_flags,
+    startup,
+)
+from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
+from keras_transformer.serving.client import TRANSLATION_SIGNATURES
 
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Contains one folder per version: EXPORT_DIR/VERSION."
@@ -40,12 +49,11 @@ _NBEST = flags.DEFINE_integer(
     "Hypotheses of the signature nbest; default: the beam size.",
     lower_bound=1,
 )
-_SIGNATURE_NAMES = ("serving_default", "nbest", "prefix", "sample", "align", "score")
 _SIGNATURES = flags.DEFINE_list(
     "signatures",
     None,
-    f"Signatures to export, among {', '.join(_SIGNATURE_NAMES)}; default: all. Each "
-    "adds to the time of export and loading.",
+    f"Signatures to export, among {', '.join(TRANSLATION_SIGNATURES)}; default: all "
+    "that the model has. Each adds to the time of export and loading.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
@@ -79,6 +87,7 @@ _CHECK_LINES = flags.DEFINE_integer(
     "checked.",
     lower_bound=0,
 )
+flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
 
@@ -94,8 +103,10 @@ def main() -> dict:
     model_dir = ModelDir(MODEL_DIR.value)
     is_parser = model_dir.read_config().task == "parsing"
     checkpoint = model_dir.choose(CHECKPOINT.value)
-    load = model_dir.load_parser if is_parser else model_dir.load_translator
-    searcher = load(
+    load = functools.partial(
+        model_dir.load_translator, languages=language_flags.given()
+    )
+    searcher = (model_dir.load_parser if is_parser else load)(
         CHECKPOINT.value,
         precision=_PRECISION.value,
         **search_flags.given(),
@@ -127,7 +138,7 @@ def check_flags() -> None:
         ValueError: If they do; the message names the flag.
     """
     config = model_flags.read_config()
-    for flag in (_NBEST, _SIGNATURES):
+    for flag in (_NBEST, _SIGNATURES, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if config.get("task") == "parsing" and flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
@@ -135,7 +146,7 @@ def check_flags() -> None:
             )
     search_flags.check_num_best(_NBEST, config)
     for name in _SIGNATURES.value or ():
-        check_choice("signature", name, _SIGNATURE_NAMES)
+        check_choice("signature", name, TRANSLATION_SIGNATURES)
     wants_warmup()
     if _CHECK_INPUT.value is not None and "serving_default" not in (
         _SIGNATURES.value or ["serving_default"]
@@ -177,8 +188,8 @@ def describe(model_dir, searcher, step: int) -> dict:
         "keras_transformer": keras_transformer.__version__,
         "task": config.task,
         "preset": config.preset,
-        "source_language": config.source_language,
-        "target_language": config.target_language,
+        "source_language": SOURCE_LANGUAGE.value or config.source_language,
+        "target_language": TARGET_LANGUAGE.value or config.target_language,
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,

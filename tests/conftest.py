@@ -130,7 +130,7 @@ def program_of(repository):
                     return program.main()
             finally:
                 # Its flags are gone, and bin/train.py has others of these names.
-                for name in ("model_flags", "search_flags"):
+                for name in ("language_flags", "model_flags", "search_flags"):
                     if sys.modules.pop(f"keras_transformer.cli.{name}", None):
                         delattr(keras_transformer.cli, name)
 

@@ -76,6 +76,9 @@ def inputs_of(name, texts, second_texts=None):
     if name in ("prefix", "score"):
         second = "prefix" if name == "prefix" else "target_text"
         inputs[second] = tf.constant(second_texts or ["zwei eins"] * batch, tf.string)
+    if name == "multilingual":
+        inputs["source_language"] = tf.constant(["en"] * batch)
+        inputs["target_language"] = tf.constant(["de"] * batch)
     if name == "sample":
         inputs["temperature"] = inputs["top_p"] = tf.ones([batch])
         inputs["top_k"] = tf.zeros([batch], tf.int32)

@@ -1,9 +1,9 @@
-"""Reading models of Hugging Face Transformers: MarianMT (OPUS-MT) and M2M-100.
+"""Reading models of Hugging Face Transformers: MarianMT (OPUS-MT), M2M-100 and NLLB.
 
 Marian's sinusoids are concatenated sines and cosines at the paper's frequencies; its
-decoder begins with the embedding of padding, a vector of zeros. M2M-100 is pre-norm,
-has tensor2tensor's sinusoids from position 2, and the language of a sentence as its
-first token.
+decoder begins with the embedding of padding, a vector of zeros. M2M-100 and NLLB are
+pre-norm, have tensor2tensor's sinusoids from position 2, and the language of a sentence
+as its first token; NLLB differs in the vocabulary.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from keras_transformer.pretrained.published_model import (
     PublishedTensor,
     check_options,
 )
-from keras_transformer.tokenization.mapped import MappedTokenizer
+from keras_transformer.tokenization.mapped import MappedTokenizer, check_language
 
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
+# SentencePiece model of M2M-100 and NLLB.
+_MULTILINGUAL = "sentencepiece.bpe.model"
 
 _ACTIVATIONS = {
     "relu": "relu",
@@ -95,7 +97,7 @@ def read(
         names = _optional_json(folder / "tokenizer_config.json")
         source_language, target_language = (names.get(key, "") for key in languages)
     else:
-        tokenizer = _m2m100_tokenizer(folder, source_language, target_language)
+        tokenizer = _multilingual_tokenizer(folder, source_language, target_language)
         own = {
             "norm_placement": "pre",
             "position_layout": "halves",
@@ -274,33 +276,45 @@ def _marian_tokenizer(folder, options) -> MappedTokenizer:
     )
 
 
-def _m2m100_tokenizer(folder, source_language, target_language) -> MappedTokenizer:
-    pieces = _read_json(folder / "vocab.json")
-    languages = _m2m100_languages(folder, len(pieces))
-    chosen = []
-    for flag, language in (
-        ("--source_language", source_language),
-        ("--target_language", target_language),
-    ):
-        name = f"__{language}__"
-        if name not in languages:
-            listed = ", ".join(sorted(code.strip("_") for code in languages))
-            raise ValueError(
-                f"{flag} must be one of the model's languages: {listed}. "
-                f"Received: {language!r}."
-            )
-        chosen.append(languages[name])
-    options = _read_json(folder / "config.json")
+def _multilingual_tokenizer(
+    folder, source_language, target_language
+) -> MappedTokenizer:
+    """Return the tokenizer of M2M-100 or, without vocab.json, of NLLB."""
+    options, path = _read_json(folder / "config.json"), folder / _MULTILINGUAL
+    is_nllb = not (folder / "vocab.json").is_file()
+    pieces = _nllb_pieces(path) if is_nllb else _read_json(folder / "vocab.json")
+    tokens = _language_tokens(folder, max(pieces.values()) + 1)
+    languages = {token.strip("_"): number for token, number in tokens.items()}
+    check_language("source_language", source_language, languages)
+    check_language("target_language", target_language, languages)
     return MappedTokenizer.from_files(
-        source=folder / "sentencepiece.bpe.model",
-        target=folder / "sentencepiece.bpe.model",
-        vocabulary={**pieces, **languages},
+        source=path,
+        target=path,
+        vocabulary={**pieces, **tokens},
         special_ids=_special_ids(options),
-        source_prefix_id=chosen[0],
-        target_prefix_id=chosen[1],
+        source_prefix_id=languages[source_language],
+        target_prefix_id=languages[target_language],
         vocab_size=options["vocab_size"],
-        files=(folder / "vocab.json",),
+        languages=languages,
+        files=() if is_nllb else (folder / "vocab.json",),
     )
+
+
+def _nllb_pieces(path: pathlib.Path) -> dict[str, int]:
+    """Return the ids of NLLB: four special ids, then the pieces from the third on."""
+    import sentencepiece
+
+    tokenizer_config = path.parent / "tokenizer_config.json"
+    check_options(
+        str(tokenizer_config),
+        _optional_json(tokenizer_config),
+        {"legacy_behaviour": (False,)},
+    )
+    _check_is_file(path)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    names = [model.id_to_piece(number) for number in range(3, model.get_piece_size())]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *names]
+    return {name: number for number, name in enumerate(names)}
 
 
 def _special_ids(options: Mapping[str, Any]) -> dict[str, int]:
@@ -311,8 +325,8 @@ def _special_ids(options: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _m2m100_languages(folder: pathlib.Path, first_id: int) -> dict[str, int]:
-    """Return the ids of the language tokens "__en__", which follow the vocabulary."""
+def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
+    """Return the ids of the languages' tokens, which follow the vocabulary."""
     if (folder / "languages.json").is_file():
         return _read_json(folder / "languages.json")
     tokens = _read_json(folder / "special_tokens_map.json")
@@ -327,11 +341,15 @@ def _optional_json(path: pathlib.Path) -> dict[str, Any]:
     return _read_json(path) if path.is_file() else {}
 
 
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
+def _check_is_file(path: pathlib.Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} is absent. Copy the whole folder of the model."
         )
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    _check_is_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -22,6 +22,16 @@ _BATCHES_SORTED = 16
 # HTTP status codes of a busy server, or of a proxy without a server.
 _BUSY_STATUSES = (429, 502, 503, 504)
 # Names of the inputs that are numbers; other inputs are strings.
+# Signatures that the export of a translation model can have.
+TRANSLATION_SIGNATURES = (
+    "serving_default",
+    "nbest",
+    "prefix",
+    "sample",
+    "align",
+    "score",
+    "multilingual",  # for models that are told both languages
+)
 _FLOATS = ("temperature", "top_p")
 _INTEGERS = ("top_k", "seed")
 

@@ -39,7 +39,7 @@ class ServingModule(tf.Module):
 
     def signatures(self) -> dict[str, tf.types.experimental.PolymorphicFunction]:
         """Return the functions by signature name."""
-        return {
+        chosen = {
             "serving_default": self.serving_default,
             "nbest": self.nbest,
             "prefix": self.prefix,
@@ -47,6 +47,9 @@ class ServingModule(tf.Module):
             "align": self.align,
             "score": self.score,
         }
+        if self.translator.tokenizer.languages:
+            chosen["multilingual"] = self.multilingual
+        return chosen
 
     @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def serving_default(self, text: tf.Tensor) -> Tensors:
@@ -235,6 +238,39 @@ class ServingModule(tf.Module):
             "log_probability": tf.reduce_sum(tf.where(is_real, each, 0.0), axis=0),
             "num_tokens": translator.lengths(target),
         }
+
+    @tf.function(
+        input_signature=[
+            _batched(tf.string, "text"),
+            _batched(tf.string, "source_language"),
+            _batched(tf.string, "target_language"),
+        ],
+        autograph=False,
+    )
+    def multilingual(
+        self, text: tf.Tensor, source_language: tf.Tensor, target_language: tf.Tensor
+    ) -> Tensors:
+        """Translate between given languages, with a multilingual model.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            source_language: string `[batch]`: code of the language of each text.
+            target_language: string `[batch]`: code of the language to translate into.
+
+        Returns:
+            Same as `serving_default`; "" with score -1e7 for an unknown language.
+        """
+        translator = self.translator
+        source = translator.tokenizer.language_ids(source_language)
+        target = translator.tokenizer.language_ids(target_language)
+        is_known = (source >= 0) & (target >= 0)
+        tokens, truncated = translator.source_tokens(tf.where(is_known, text, ""))
+        # The first token of a source is its language.
+        tokens = tf.concat([tf.maximum(source, 0)[:, None], tokens[:, 1:]], axis=1)
+        found = translator.search(tokens, tf.maximum(target, 0)[:, None])
+        best = _best(translator.to_text(tokens, truncated, found, 1))
+        score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
+        return {**best, "score": score}
 
     def _uniforms(self, seeds: tf.Tensor) -> tf.Tensor:
         """Return random numbers for every step, float32 `[batch, longest output]`."""

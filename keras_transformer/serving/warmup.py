@@ -62,6 +62,7 @@ def warmup_requests(
     """Yield a `PredictRequest` for each signature, length and batch size."""
     draw = np.random.default_rng(0)
     size = searcher.model.config.vocab_size
+    language = next(iter(searcher.tokenizer.languages), "")
     longest = min(longest, searcher.decoding.max_input_length)
     lengths = [2**power for power in range(longest.bit_length()) if 2**power <= longest]
     for signature in signatures:
@@ -71,16 +72,26 @@ def warmup_requests(
                 rows = draw.integers(4, size, size=(batch_size, length))
                 texts = searcher.tokenizer.decode(rows.tolist())
                 yield predict_request(
-                    "default", signature, inputs_for(signature, texts)
+                    "default", signature, inputs_for(signature, texts, language)
                 )
 
 
-def inputs_for(signature: str, texts: Sequence[str]) -> dict[str, Sequence]:
-    """Return valid inputs of a signature, one item per text."""
+def inputs_for(
+    signature: str, texts: Sequence[str], language: str = ""
+) -> dict[str, Sequence]:
+    """Return valid inputs of a signature, one item per text.
+
+    Args:
+        signature: Its name.
+        texts: The sources.
+        language: Code of a language, for the signature "multilingual".
+    """
     batch = len(texts)
     inputs: dict[str, Sequence] = {"text": texts}
     if signature == "prefix":
         inputs["prefix"] = [""] * batch
+    if signature == "multilingual":
+        inputs["source_language"] = inputs["target_language"] = [language] * batch
     if signature == "score":
         inputs["target_text"] = texts
     if signature == "sample":

@@ -6,7 +6,7 @@ import io
 import json
 import pathlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,8 @@ class MappedTokenizer(tokenizer.Tokenizer):
             default_value=unk_id,
         )
         never_written = {unk_id, *settings["special_ids"].values()}
+        self.languages = settings.get("languages", {})
+        never_written |= set(self.languages.values())
         never_written |= {vocabulary[name] for name in names if _is_language(name)}
         self._is_text = tf.constant(
             [i not in never_written for i in range(len(pieces))]
@@ -104,6 +106,36 @@ class MappedTokenizer(tokenizer.Tokenizer):
         )
         made.files = (*dict.fromkeys((source, target)), *files)
         return made
+
+    def with_languages(
+        self, source_language: str | None, target_language: str | None
+    ) -> tokenizer.Tokenizer:
+        if not self.languages or source_language is target_language is None:
+            return super().with_languages(source_language, target_language)
+        with zipfile.ZipFile(io.BytesIO(self._vocabulary)) as stored:
+            settings = json.loads(stored.read(_SETTINGS))
+            source, target = stored.read(_SOURCE), stored.read(_TARGET)
+        for name, language in (
+            ("source", source_language),
+            ("target", target_language),
+        ):
+            if language is not None:
+                check_language(f"{name}_language", language, self.languages)
+                settings[f"{name}_prefix_id"] = self.languages[language]
+        return MappedTokenizer(pack(source, target, **settings))
+
+    def language_ids(self, codes: tf.Tensor) -> tf.Tensor:
+        """Look up languages, in the graph.
+
+        Args:
+            codes: string `[batch]`.
+
+        Returns:
+            int32 `[batch]`; -1 for an unknown language.
+        """
+        is_code = codes[:, tf.newaxis] == tf.constant([*self.languages])
+        ids = tf.constant([*self.languages.values()], tf.int32)
+        return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
 
     def _split(self, text):
         text = tf.strings.regex_replace(text, "\n", " ")
@@ -157,6 +189,7 @@ def pack(
     source_prefix_id: int | None = None,
     target_prefix_id: int | None = None,
     vocab_size: int | None = None,
+    languages: Mapping[str, int] | None = None,
 ) -> bytes:
     """Join everything that decides ids in one zip file, the same for the same input.
 
@@ -168,6 +201,8 @@ def pack(
         source_prefix_id: The id that every source begins with, if any.
         target_prefix_id: The id that every target begins with, if any.
         vocab_size: Number of ids; None: the largest of the map + 1.
+        languages: Ids of the languages by code, for a model that is told both languages
+            by prefixes.
 
     Raises:
         ValueError: If the map has no "<unk>", or ids outside of [0, vocab_size).
@@ -185,6 +220,7 @@ def pack(
         "source_prefix_id": source_prefix_id,
         "target_prefix_id": target_prefix_id,
         "vocabulary": dict(vocabulary),
+        "languages": dict(languages or {}),
     }
     contents = {
         _SETTINGS: json.dumps(settings, ensure_ascii=False).encode(),
@@ -198,7 +234,23 @@ def pack(
     return written.getvalue()
 
 
+def check_language(name: str, code: str | None, languages: Collection[str]) -> None:
+    """Raise unless a model has a language.
+
+    Args:
+        name: Name of the argument, for the message.
+        code: Code of the language.
+        languages: Codes of all languages of the model.
+
+    Raises:
+        ValueError: If it has not.
+    """
+    if code not in languages:
+        raise ValueError(
+            f"`{name}` must be one of the model's languages "
+            f"({', '.join(sorted(languages))}). Received: {code!r}."
+        )
+
+
 def _is_language(piece: str) -> bool:
-    return (piece.startswith(">>") and piece.endswith("<<")) or (
-        piece.startswith("__") and piece.endswith("__")
-    )
+    return piece.startswith(">>") and piece.endswith("<<")

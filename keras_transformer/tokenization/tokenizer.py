@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -49,6 +50,8 @@ class Tokenizer(tf.Module):
     # there is none.
     source_prefix_id: int | None = None
     target_prefix_id: int | None = None
+    # Ids of the languages by code, in a vocabulary whose texts begin with a language.
+    languages: Mapping[str, int] = types.MappingProxyType({})
 
     # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
     vocabulary_name: str
@@ -89,6 +92,25 @@ class Tokenizer(tf.Module):
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Split target text into ids; the same as `tokenize` in shared vocabularies."""
         return self.tokenize(text)
+
+    def with_languages(
+        self, source_language: str | None, target_language: str | None
+    ) -> Tokenizer:
+        """Return a multilingual model's tokenizer for another pair of languages.
+
+        Args:
+            source_language: Code of the language of sources; None: as it is.
+            target_language: Code of the language of targets; None: as it is.
+
+        Raises:
+            ValueError: If the model has no such language.
+        """
+        if source_language is None and target_language is None:
+            return self
+        raise ValueError(
+            "`source_language` and `target_language` are for multilingual models; this "
+            "model translates one pair of languages."
+        )
 
     def detokenize(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join ids into text, in the graph.

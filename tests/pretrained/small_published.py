@@ -1,8 +1,10 @@
 """Small folders in the formats of published models, with random weights."""
 
+import io
 import json
 
 import numpy as np
+import sentencepiece
 import yaml
 from safetensors.numpy import save_file
 
@@ -28,6 +30,21 @@ def vocabulary():
     pieces = tokenizer.pieces(np.arange(tokenizer.vocab_size)).numpy()
     names = sorted(piece.decode() for piece in pieces[4:])
     return tokenizer._vocabulary, names
+
+
+def nllb_vocabulary():
+    """Return a SentencePiece model as NLLB has it, and its pieces but the special."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 5),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=100,
+        minloglevel=2,
+    )
+    proto = written.getvalue()
+    model = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    return proto, [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
 
 
 def make_model(options, pieces, special_ids):
@@ -66,8 +83,13 @@ def tensors_of(model, tensor_names):
 
 
 def write_huggingface(folder, family="marian"):
-    """Write a folder as Transformers does, and return the model in it."""
-    proto, names = vocabulary()
+    """Write a folder as Transformers does, and return the model in it.
+
+    Args:
+        folder: The folder to make.
+        family: "marian", "m2m_100" or "nllb".
+    """
+    proto, names = nllb_vocabulary() if family == "nllb" else vocabulary()
     folder.mkdir(parents=True)
     if family == "marian":
         pieces = ["</s>", "<unk>", ">>deu<<", *names, "<pad>"]
@@ -78,17 +100,19 @@ def write_huggingface(folder, family="marian"):
             (folder / name).write_bytes(proto)
     else:
         pieces = ["<s>", "<pad>", "</s>", "<unk>", *names]
-        languages = {"__en__": len(pieces), "__de__": len(pieces) + 1}
+        languages = ["__en__", "__de__"]
+        if family == "nllb":
+            languages = ["eng_Latn", "deu_Latn"]
         special_ids = {"pad_id": 1, "eos_id": 2, "bos_id": 2}
         model = make_model(M2M100, [*pieces, *languages], special_ids)
         (folder / "sentencepiece.bpe.model").write_bytes(proto)
         write_json(
             folder / "special_tokens_map.json",
-            {"additional_special_tokens": list(languages)},
+            {"additional_special_tokens": languages},
         )
     config = model.config
     options = {
-        "model_type": family,
+        "model_type": "marian" if family == "marian" else "m2m_100",
         "activation_function": {"silu": "swish"}.get(config.activation, "relu"),
         "d_model": config.d_model,
         "encoder_layers": config.encoder_depth,
@@ -106,7 +130,8 @@ def write_huggingface(folder, family="marian"):
     write_json(folder / "config.json", options)
     bad_words = [[config.pad_id]]
     write_json(folder / "generation_config.json", {"bad_words_ids": bad_words})
-    write_json(folder / "vocab.json", {p: i for i, p in enumerate(pieces)})
+    if family != "nllb":
+        write_json(folder / "vocab.json", {p: i for i, p in enumerate(pieces)})
     save_file(tensors_of(model, huggingface.tensor_names), folder / "model.safetensors")
     return model
 
