@@ -46,6 +46,8 @@ _HYPOTHESIS = flags.DEFINE_string(
     None,
     "Translations or trees of any system, to score them without a model.",
 )
+# Where neither a flag nor the model names the target language.
+_LANGUAGE = "de"
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
@@ -183,7 +185,7 @@ def score_translations() -> dict:
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
-        weights, language, perplexity = {}, "de", None
+        weights, language, perplexity = {}, _LANGUAGE, None
     else:
         from keras_transformer.evaluation import translations
 
@@ -214,6 +216,8 @@ def choose_weights() -> dict:
         weights["averaged_steps"] = steps
         if len(steps) > 1:
             kind = f"the average of steps {', '.join(f'{step:,}' for step in steps)}"
+    elif checkpoint.path == model_dir.model_path:
+        kind = "an imported model"
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
     print(f"weights: {checkpoint.path} ({kind})", flush=True)
@@ -328,7 +332,7 @@ def report(hypotheses, references, language, perplexity, weights) -> dict:
     scores = evaluation.score_translations(
         hypotheses,
         references,
-        target_language=_TARGET_LANGUAGE.value or language,
+        target_language=_TARGET_LANGUAGE.value or language or _LANGUAGE,
         bootstrap_samples=_BOOTSTRAP_SAMPLES.value,
     )
     scores = dataclasses.replace(scores, perplexity=perplexity)

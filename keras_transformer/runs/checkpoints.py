@@ -38,6 +38,7 @@ class RemovedCheckpointError(FileNotFoundError):
 class Checkpoint(NamedTuple):
     """A checkpoint on disk."""
 
+    # A folder; or the file `model.keras` of an imported model, which has no state.
     path: pathlib.Path
     # Optimizer steps done.
     step: int
@@ -51,6 +52,8 @@ class Checkpoint(NamedTuple):
             RemovedCheckpointError: If the folder is gone.
             ValueError: If it has another format version.
         """
+        if self.path.is_file():
+            return {}
         try:
             state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
             version = state["format_version"]

@@ -115,8 +115,10 @@ class ModelDir:
             is_old = found and newest and found.step < newest.step
             if found and not (checkpoint is None and choice == "averaged" and is_old):
                 return found
-        if checkpoint is None and newest is None and self.model_path.is_file():
-            return Checkpoint(self.model_path, 0)  # an imported model
+        is_imported = checkpoint is None and newest is None
+        is_named = checkpoint == str(self.model_path)
+        if (is_imported or is_named) and self.model_path.is_file():
+            return Checkpoint(self.model_path, 0)
         wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
         raise FileNotFoundError(
             f"{wanted} in {self.path}. Train first with "

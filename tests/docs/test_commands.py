@@ -32,7 +32,7 @@ NOT_RUN = {
     r"^python benchmarks/(train_step|decode|mixed_lengths|scaling|startup)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
-    r"opus-mt-en-de|opus_en_de|m2m100_418M|my-marian-model": "downloads a published "
+    r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
     "model; small in tests/pretrained/test_importing.py",
     r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
 }

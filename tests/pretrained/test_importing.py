@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
+from keras_transformer import data
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
@@ -146,6 +147,26 @@ def test_the_origin_of_a_model_is_recorded(tmp_path):
     assert origin["family"] == "marian"
     names = {"model.safetensors", "source.spm", "target.spm", "vocab.json"}
     assert set(origin["sha256"]) == names
+
+
+def test_an_imported_model_is_evaluated(program_of, tmp_path, capsys):
+    small_published.write_huggingface(tmp_path / "published")
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    text = tmp_path / "text"
+    text.write_text("one two\nthree\n")
+    data.prepare(
+        data.TextFiles(dict.fromkeys(("train", "valid"), (text, text)), "en", "de"),
+        tmp_path / "data",
+        lambda texts: ModelDir(tmp_path / "model").load_tokenizer(),
+    )
+    report = program_of("bin/evaluate.py")(
+        model_dir=tmp_path / "model",
+        data_dir=tmp_path / "data",
+        split="valid",
+        beam_size=1,
+    )
+    assert report["checkpoint"] == str(tmp_path / "model" / "model.keras")
+    assert "(an imported model)" in capsys.readouterr().out
 
 
 def damaged(change):
