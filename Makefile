@@ -78,10 +78,10 @@ multi30k: $(VENV)/.installed ## train and evaluate the tiny preset on TEXT; run 
 	$(BIN)/python export/export_saved_model.py --model_dir=$(MULTI30K)/model \
 	    --export_dir=$(MULTI30K)/export
 
-test: install ## run the tests, but for those of minutes
+test: install ## run the quick tests
 	$(BIN)/python -m pytest -m "not long" --numprocesses=$(TEST_JOBS) --dist=loadfile
 
-testlong: install ## run the tests of minutes: several workers, each a process
+testlong: install ## run the tests that take five seconds or more
 	$(BIN)/python -m pytest -m long
 
 lint: install ## check style, form, imports and unused code; change nothing

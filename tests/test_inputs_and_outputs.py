@@ -265,7 +265,7 @@ for path in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_program_refuses_a_closed_standard_output(repository):
     """Before it reads anything."""
     ended = subprocess.run(
@@ -324,7 +324,7 @@ def test_a_folder_does_not_take_the_place_of_something_else(
     assert thesis.read_text() == TEXT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_evaluates_on_clean_lines(
     run, program_of, tmp_path, monkeypatch, capfd
 ):

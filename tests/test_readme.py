@@ -8,7 +8,6 @@ import sys
 import pytest
 
 
-@pytest.mark.slow
 def test_the_python_example_trains_and_translates(repository, tmp_path):
     """What a reader pastes into a file prints the translation it was trained on."""
     (example,) = python_blocks(repository / "README.md")

@@ -49,6 +49,7 @@ def model_file(tmp_path_factory):
     return path, model
 
 
+@pytest.mark.long
 def test_keras_loads_a_model_in_a_process_that_imported_only_the_package(
     model_file, repository, tmp_path
 ):

@@ -29,6 +29,7 @@ def test_a_vocabulary_needs_ids_besides_special_ones():
         fit_timing.same_batch(config, 3, 5, 7, seed=1)
 
 
+@pytest.mark.long
 def test_steps_of_the_second_fit_are_timed():
     model = Transformer(CONFIG)
     model.compile(keras.optimizers.Adam(0.01))

@@ -41,6 +41,7 @@ def assert_same(result, expected):
             np.testing.assert_array_equal(getattr(result, name), values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_graph_and_xla_equal_eager(eager, jit_compile):
     logits, expected = eager

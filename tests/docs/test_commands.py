@@ -77,7 +77,7 @@ def test_every_reason_is_needed(repository):
             assert (repository / path).exists(), path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_flag_of_a_command_exists(repository, reference):
     """In the documents, and in what programs say of themselves."""
     programs = reference.programs("bin", "export", "benchmarks", "robustness")

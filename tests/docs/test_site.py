@@ -47,7 +47,7 @@ class Loaded(html.parser.HTMLParser):
             self.addresses.append(given["href"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_page_loads_anything_from_outside(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 25
@@ -64,7 +64,7 @@ def test_no_page_loads_anything_from_outside(site):
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", text), style.name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_public_name_is_on_the_site(site):
     page = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in kt.__all__:

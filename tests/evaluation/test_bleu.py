@@ -38,6 +38,7 @@ NEWSTEST2017_SYSTEMS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", NEWSTEST2017_SYSTEMS)
 def test_sacrebleu_of_newstest2017_systems_is_the_published_one(shared_data, system):
     """To 0.01, for outputs of the year that the paper was published."""
@@ -51,6 +52,7 @@ def test_sacrebleu_of_newstest2017_systems_is_the_published_one(shared_data, sys
     np.testing.assert_allclose(scores.sacrebleu, expected, atol=0.01)
 
 
+@pytest.mark.long
 def test_three_conventions_on_newstest2014_are_the_published_ones(shared_data):
     """sacreBLEU to 0.01, the others to 0.1; splitting compounds adds half a point."""
     folder = shared_data / "mt_outputs" / "newstest2014_ende"

@@ -129,6 +129,7 @@ def kill_itself():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_row_has_a_process_of_its_own_and_its_death_is_named():
     with pytest.raises(ChildProcessError, match="Run the same command again"):
         table3.in_own_process(kill_itself)
@@ -319,6 +320,7 @@ def test_time_left_of_a_table_is_estimated_by_what_its_rows_cost():
     assert table3.seconds_left(done, chosen) == 0
 
 
+@pytest.mark.long
 def test_bad_flags_end_in_one_line(repository, tmp_path):
     result = run_program(repository, "--rows=A9", f"--data_dir={tmp_path}")
     assert result.returncode == 1

@@ -16,7 +16,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from tests.small_models import LINES, inputs_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

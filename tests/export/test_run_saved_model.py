@@ -47,6 +47,7 @@ def program(program_path):
     return module
 
 
+@pytest.mark.long
 def test_a_new_process_translates_with_tensorflow_only(
     program_path, saved_model, tmp_path
 ):

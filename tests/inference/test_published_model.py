@@ -134,6 +134,7 @@ def search_in_graph(model, source, beam_size):
     )
 
 
+@pytest.mark.long
 def test_greedy_outputs_and_log_probabilities_are_the_golden_ones(model, cases):
     for case in cases:
         tokens, log_probs = search(model, case["src_ids"], beam_size=1)

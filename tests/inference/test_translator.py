@@ -102,6 +102,7 @@ def test_translations_come_back_in_the_order_of_the_sources(parts):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "is_all"),
     [
@@ -153,6 +154,7 @@ def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_a
     assert [t.score for t in after] != [t.score for t in before]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beam_size", [16, 17])
 def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
     plain = make(parts, beam_size=beam_size, num_best=2)
@@ -167,6 +169,7 @@ def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
     assert kept("one two") == plain("one two")
 
 
+@pytest.mark.long
 def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
     class Owner(tf.Module):
         def __init__(self):
@@ -306,6 +309,7 @@ def test_the_export_translates_as_the_translator_does(parts, saved):
     )
 
 
+@pytest.mark.long
 def test_the_export_runs_moved_in_a_process_without_this_package(
     parts, saved, tmp_path
 ):

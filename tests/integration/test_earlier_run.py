@@ -60,6 +60,7 @@ def run(repository, program, *arguments):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of_export", [False, True])
 def test_an_earlier_run_and_its_export_translate_the_same(folder, expected, of_export):
     wanted = expected["translations"]
@@ -82,7 +83,7 @@ def test_an_earlier_model_keras_has_the_weights_of_its_checkpoint(folder):
         np.testing.assert_array_equal(weight, other, err_msg=weight.path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_earlier_run_has_the_same_scores(repository, folder, expected, tmp_path):
     report = tmp_path / "report.json"
     run(
@@ -98,7 +99,7 @@ def test_an_earlier_run_has_the_same_scores(repository, folder, expected, tmp_pa
         assert found[name] == pytest.approx(value, rel=1e-4), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_earlier_run_resumes_as_it_would_have(
     repository, folder, expected, tmp_path
 ):

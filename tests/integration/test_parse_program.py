@@ -33,7 +33,7 @@ def words_of(line):
     return " ".join(trees.from_string(line).words)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_raw_text_becomes_trees_over_the_treebanks_words(
     run, text, parser_dir, tmp_path
 ):
@@ -54,6 +54,7 @@ def test_tokenized_words_stay_as_they_are(run, parser_dir, tmp_path, capfdbinary
     assert [words_of(line) for line in lines] == ["don't -LRB- stop.", "the fox"]
 
 
+@pytest.mark.long
 def test_an_export_gives_the_same_trees(run, text, parser_dir, parser_export, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     run(model_dir=parser_dir, input=text, output=ours, beam_size=3)
@@ -62,6 +63,7 @@ def test_an_export_gives_the_same_trees(run, text, parser_dir, parser_export, tm
     assert ours.read_text() == theirs.read_text()
 
 
+@pytest.mark.long
 def test_an_export_without_packed_kernels_is_smaller_and_parses_alike(
     run, program_of, text, parser_dir, parser_export_summary, tmp_path
 ):
@@ -116,6 +118,7 @@ def test_a_bad_line_is_named(run, parser_dir, tmp_path, line):
     assert not (tmp_path / "trees").exists()
 
 
+@pytest.mark.long
 def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
     run, parser_dir, tmp_path, capsys
 ):

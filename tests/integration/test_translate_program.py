@@ -91,6 +91,7 @@ def test_progress_tells_lines_and_time_left(translate, monkeypatch, capfd):
     assert " 2/300 [00:" in told and "300/300 [00:" in told and " lines/s]" in told
 
 
+@pytest.mark.long
 def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate, monkeypatch, tmp_path
 ):

@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 
 def run(repository, *arguments, status=0, stdin=None):
     """Run a program as a user does, and return its standard output or its error.

@@ -62,6 +62,7 @@ def joined():
     return trained_weights(make(jit_compile=False), batch())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
     joined, jit_compile, two_replicas
@@ -83,6 +84,7 @@ def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
         np.testing.assert_allclose(history[name], values, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_accumulation_equals_the_whole_batch(joined):
     """Three microbatches of two rows, of which the last holds few tokens."""
     weights, history = trained_weights(make(accumulate_steps=3), batch())
@@ -90,6 +92,7 @@ def test_accumulation_equals_the_whole_batch(joined):
     np.testing.assert_allclose(history["loss"], joined[1]["loss"], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_accumulation_on_two_replicas_equals_the_whole_batch(two_replicas):
     data = batch(rows=8)
     expected, _ = trained_weights(make(), data)
@@ -124,7 +127,7 @@ def step_bytes(model):
 
 
 @pytest.mark.parametrize(
-    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+    "jit_compile", [False, pytest.param(True, marks=pytest.mark.long)]
 )
 def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
     """Half of a batch at a time takes half the activations, not the same in two."""
@@ -177,6 +180,7 @@ DROPPING = ModelConfig(
 )
 
 
+@pytest.mark.long
 def test_dropout_repeats_with_seed_and_step_alone():
     """Two runs draw the same masks; another seed, or another step, draws others."""
     data = batch()
@@ -198,6 +202,7 @@ def test_dropout_repeats_with_seed_and_step_alone():
     assert np.abs(gradients[0] - gradients[2]).max() > 1e-4
 
 
+@pytest.mark.long
 def test_replicas_draw_different_dropout_masks(two_replicas):
     """Equal halves would give the gradient of one half if the masks were equal."""
     half = tuple(side[:3] for side in batch())
@@ -212,6 +217,7 @@ def test_replicas_draw_different_dropout_masks(two_replicas):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_the_loss_falls_in_every_precision(dtype):
     optimizer = keras.optimizers.Adam(0.01)
@@ -257,6 +263,7 @@ def test_predict_returns_the_logits_of_a_call():
         model.predict(pairs, verbose=0)
 
 
+@pytest.mark.long
 def test_a_function_of_labels_and_logits_is_a_loss():
     source, target = batch()
     losses = (
@@ -295,6 +302,7 @@ def test_metrics_of_keras_are_refused(name):
         Transformer(CONFIG).compile("sgd", **{name: ["accuracy"]})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("limit", "is_scaled"), [({"clipnorm": 0.05}, False), ({"clipvalue": 0.01}, True)]
 )
@@ -316,6 +324,7 @@ def test_gradients_are_clipped_after_replicas_add_theirs(
         np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
     model = make(accumulate_steps=3, seed=5, jit_compile=True)
     model.save(tmp_path / "model.keras")
@@ -356,6 +365,7 @@ def batches_of(*tokens):
     return dataset.map(lambda side: (side, side)).with_options(options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("replicas", "jit_compile"), [(1, False), (2, True)])
 def test_a_step_that_is_not_finite_changes_nothing(replicas, jit_compile, two_replicas):
     """Weights, optimizer and metrics are as if the batch had not been there."""
@@ -427,6 +437,7 @@ def test_a_loss_of_keras_is_measured_like_ours():
         np.testing.assert_allclose(results[0][name], results[1][name], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_an_overflow_on_one_replica_is_one_on_all(two_replicas):
     """Keras's loss scaling asks one replica; here the other has what overflows."""
     with two_replicas.scope():

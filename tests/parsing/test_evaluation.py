@@ -64,7 +64,7 @@ def test_a_parameter_file_is_followed(run, files, tmp_path):
     assert (summary["bracket_recall"], summary["bracket_precision"]) == (100, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_is_scored_on_the_words_of_gold_trees(
     run, parser_dir, parser_corpus, tmp_path, capsys
 ):

@@ -83,6 +83,7 @@ def test_every_tree_of_an_untrained_model_is_valid_and_has_all_words_in_order(pa
     assert np.all((answer["score"] < 0) == [bool(sentence) for sentence in sentences])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
     """Words have the model's tags, punctuation has the tag of its form."""
@@ -165,6 +166,7 @@ def test_a_string_gives_a_tree_and_a_list_gives_a_list(parser):
     assert isinstance(parser("A dog"), trees.Tree)
 
 
+@pytest.mark.long
 def test_prepared_weights_give_the_same_parses_and_settings():
     plain = make_parser(constrained=False, beam_size=2)
     prepared = plain.with_prepared_weights()
@@ -183,6 +185,7 @@ def test_trees_stay_within_the_limits():
     assert deepest <= 3
 
 
+@pytest.mark.long
 def test_scores_are_log_probabilities_over_the_penalty():
     """Forbidden symbols keep their share of the model's probability."""
     parser = make_parser(beam_size=1, length_penalty_alpha=0.3)
@@ -201,6 +204,7 @@ def test_scores_are_log_probabilities_over_the_penalty():
     )
 
 
+@pytest.mark.long
 def test_without_the_constraint_invalid_trees_are_marked_and_repaired(
     parser, free_parser
 ):
@@ -243,6 +247,7 @@ def test_without_the_constraint_a_correct_tree_is_valid(monkeypatch):
     assert not repaired.valid
 
 
+@pytest.mark.long
 def test_a_broken_model_gives_a_flat_tree_that_is_marked_invalid():
     """With NaN logits, the search finds no hypothesis."""
     parser = make_parser()
@@ -350,6 +355,7 @@ def test_parse_is_the_only_signature_and_has_these_types(small_parser_export):
     assert (small_parser_export / warmup.FILE).is_file()
 
 
+@pytest.mark.long
 def test_the_export_runs_in_a_process_without_this_package(parser, small_parser_export):
     """The process imports only TensorFlow and TensorFlow Text."""
     program = (
@@ -367,6 +373,7 @@ def test_the_export_runs_in_a_process_without_this_package(parser, small_parser_
     assert result.stdout.splitlines()[-1] == str(expected)
 
 
+@pytest.mark.long
 def test_an_export_that_parses_differently_is_rejected(small_parser_export):
     with pytest.raises(ValueError, match="parses 2 of 2 texts differently.*'A dog': '"):
         saved_model.check_same(

@@ -8,7 +8,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from tests.pretrained import small_published
 from tests.small_models import LINES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def perplexity_of(model_dir):

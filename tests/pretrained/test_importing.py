@@ -78,6 +78,7 @@ def test_searches_find_the_outputs_of_the_original_library(published, kind, beam
         np.testing.assert_allclose(scores, wanted["beam_scores"], atol=1e-3)
 
 
+@pytest.mark.long
 def test_the_export_translates_the_same(published, tmp_path):
     model_dir, wanted, _ = published
     translator = model_dir.load_translator()
@@ -149,6 +150,7 @@ def test_the_origin_of_a_model_is_recorded(tmp_path):
     assert set(origin["sha256"]) == names
 
 
+@pytest.mark.long
 def test_an_imported_model_is_evaluated(program_of, tmp_path, capsys):
     small_published.write_huggingface(tmp_path / "published")
     importing.import_model(tmp_path / "published", tmp_path / "model")
@@ -274,6 +276,7 @@ def test_a_folder_with_a_model_is_not_overwritten(tmp_path):
         importing.import_model(tmp_path / "published", tmp_path / "model")
 
 
+@pytest.mark.long
 def test_targets_have_a_sentencepiece_model_and_a_language_of_their_own(tmp_path):
     small_published.write_huggingface(tmp_path / "published", "m2m_100")
     importing.import_model(
@@ -288,6 +291,7 @@ def test_targets_have_a_sentencepiece_model_and_a_language_of_their_own(tmp_path
     assert (found[0].text, found[0].score) == ("", 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["marian", "m2m_100"])
 def test_every_signature_of_an_imported_model_answers(tmp_path, family):
     """A drawn output begins with the language, and has no suppressed id."""

@@ -57,6 +57,7 @@ def test_nllb_with_the_language_after_the_text_is_refused(tmp_path):
         imported(tmp_path, "nllb", "eng_Latn", "deu_Latn")
 
 
+@pytest.mark.long
 def test_a_model_translates_between_other_languages_than_at_its_import(pairs):
     forward, backward = pairs
     expected = backward.load_translator().translate(TEXTS)

@@ -71,7 +71,7 @@ def test_waiting_ends_when_nothing_comes(tmp_path):
         next(checkpoints)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_checkpoint_gets_a_line_of_the_report(repository, tmp_path):
     """Below those that were there, from an earlier start of the program."""
     corpus = write_corpus(tmp_path, "data", 285)

@@ -101,6 +101,7 @@ def test_a_model_that_is_absent_is_named(tmp_path):
         load_model(tmp_path / "gone.keras")
 
 
+@pytest.mark.long
 def test_reading_a_model_does_not_import_what_takes_seconds(repository):
     code = (
         "import sys, keras_transformer.runs.model_dir\n"

@@ -195,6 +195,7 @@ def test_a_given_translation_has_the_models_probability(module, signatures):
         assert result["num_tokens"].numpy()[row] == target.shape[1]
 
 
+@pytest.mark.long
 def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
     """The score of the search is (log p) / ((5 + length) / 6) ** 0.6."""
     tokens, _ = module.translator.source_tokens(tf.constant(["A dog runs!"]))
@@ -278,6 +279,7 @@ def test_a_damaged_description_is_named(tmp_path, content):
         saved_model_lib.read_description(tmp_path)
 
 
+@pytest.mark.long
 def test_an_export_that_translates_differently_is_rejected(small_export):
     with pytest.raises(ValueError, match="2 of 2 texts differently.*'A dog': '"):
         saved_model_lib.check_same(
@@ -325,6 +327,7 @@ def test_only_the_signatures_asked_for_are_exported(module, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
+@pytest.mark.long
 def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     translator = make_translator(precision="bfloat16")
     version = saved_model_lib.export(
@@ -342,6 +345,7 @@ def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     assert [own.text for own in ours] == [other.text for other in theirs]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_exports_store_packed_kernels_and_the_weights_that_are_read(
     precision, tmp_path
@@ -367,6 +371,7 @@ def test_exports_store_packed_kernels_and_the_weights_that_are_read(
     assert stored["serving_default"] == stored["align"] - decoder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_packed_kernels", [True, False])
 def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp_path):
     """Loading time grows with the variables of each function."""
@@ -385,6 +390,7 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
     assert counts[0] == counts[1] > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_embedding", [True, False])
 def test_an_export_with_a_damaged_kernel_is_rejected(
     is_embedding, tmp_path, monkeypatch
@@ -415,6 +421,7 @@ def test_trial_texts_are_edge_cases_and_random_texts(module):
     assert saved_model_lib.trial_texts(module.translator, 0) == []
 
 
+@pytest.mark.long
 def test_hostile_strings_are_answered(signatures, module, tmp_path):
     """Random bytes, all of Unicode, 100,000 characters, long and short in a batch."""
     strings = hostile.hostile_strings(400, seed=1)

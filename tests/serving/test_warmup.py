@@ -22,6 +22,7 @@ def read_requests(saved_model):
     ]
 
 
+@pytest.mark.long
 def test_every_request_runs(small_export):
     signatures = tf.saved_model.load(str(small_export)).signatures
     requests = read_requests(small_export)

@@ -181,6 +181,7 @@ assert not {"keras_nlp", "keras_hub", "keras_transformer"} & sys.modules.keys()
 """
 
 
+@pytest.mark.long
 def test_the_exported_tokenizer_works_in_a_fresh_process(
     tokenizer, round_trips, tmp_path
 ):

@@ -23,6 +23,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_the_run_and_leaves_the_last_good_checkpoint(
     corpus, small_disk
 ):
@@ -46,6 +47,7 @@ def test_a_full_disk_stops_the_run_and_leaves_the_last_good_checkpoint(
         checkpoints.restore(checkpoint)
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_written_is_named_and_stays_as_it_is(
     corpus, small_disk
 ):

@@ -54,6 +54,7 @@ def state_of(folder):
     return json.loads((checkpoint.path / "state.json").read_text())
 
 
+@pytest.mark.long
 def test_a_step_that_is_not_finite_is_skipped_and_counted(corpus, poison, tmp_path):
     poison(3, 4)
     lines = []
@@ -67,6 +68,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(corpus, poison, tmp_pa
     assert all("loss nan" not in line for line in lines)
 
 
+@pytest.mark.long
 def test_several_in_a_row_go_back_with_half_the_rate_then_stop_with_a_reason(
     corpus, poison, tmp_path
 ):
@@ -88,6 +90,7 @@ def test_several_in_a_row_go_back_with_half_the_rate_then_stop_with_a_reason(
     assert train(corpus, tmp_path, max_skipped_steps=2)["steps"] == 6
 
 
+@pytest.mark.long
 def test_a_lowered_rate_stays_lowered(corpus, poison, monkeypatch, tmp_path):
     """Bad once, for longer than is borne; later steps and runs go on at half."""
     poison(4, 5)

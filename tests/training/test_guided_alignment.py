@@ -113,6 +113,7 @@ def build(corpus, tokenizer, labels, weight):
     return run_setup.build(config, RunOptions(), guide=guide)
 
 
+@pytest.mark.long
 def test_training_turns_attention_to_the_next_word(corpus, tokenizer, labels):
     """The loss that is reported is without it; a saved model does without."""
     # Set before: a seed drops what a tokenizer holds in the graph.
@@ -132,6 +133,7 @@ def test_training_turns_attention_to_the_next_word(corpus, tokenizer, labels):
     assert missed[3.0] < missed[0.0] - 0.5
 
 
+@pytest.mark.long
 def test_a_run_that_is_guided_can_be_loaded(corpus, tmp_path):
     preset = presets.get("parsing_tiny")
     small = dataclasses.replace(

@@ -102,6 +102,7 @@ def test_model_keras_has_no_trace_of_adapters(run):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.long
 def test_a_stopped_run_resumes_with_the_same_result(corpus, start, run, tmp_path):
     for steps in (3, 6):
         config = lora_config(corpus, train_steps=steps)

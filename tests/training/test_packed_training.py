@@ -179,6 +179,7 @@ def test_every_segment_begins_with_bos():
     )
 
 
+@pytest.mark.long
 def test_xla_takes_packed_rows():
     """Forward pass, loss and gradients as they are without it."""
     one_layer = {"num_layers": 1, "position_encoding": "learned", "num_positions": 7}
@@ -192,6 +193,7 @@ def test_xla_takes_packed_rows():
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_replicas_and_microbatches_take_packed_rows(two_replicas):
     """Two replicas with two microbatches each: the weights after one step of rate 1."""
     one_layer = {"num_layers": 1}
@@ -207,6 +209,7 @@ def test_replicas_and_microbatches_take_packed_rows(two_replicas):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
+@pytest.mark.long
 def test_packed_rows_that_do_not_fill_all_microbatches_count_too():
     """Three rows in two microbatches: the weights after one step of rate 1."""
     whole, cut = (
@@ -235,6 +238,7 @@ def test_a_saved_model_knows_that_it_takes_packed_rows(tmp_path):
     assert "pack" not in str(loaded.config)
 
 
+@pytest.mark.long
 def test_an_epoch_has_the_loss_that_it_has_unpacked(tmp_path):
     """Through plan, corpus and pipeline: sums over all tokens of an epoch."""
     draw = np.random.default_rng(3)
@@ -281,6 +285,7 @@ def test_a_packed_run_says_its_shape_and_its_pairs_a_row(corpus, whole):
     assert (summary["steps"], summary["num_shapes"]) == (6, 1)
 
 
+@pytest.mark.long
 def test_a_resumed_packed_run_ends_bit_for_bit_where_it_would_have(
     corpus, whole, tmp_path
 ):
@@ -295,7 +300,7 @@ def test_a_packed_run_is_not_resumed_unpacked(corpus, whole):
         train(corpus, whole[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
     """With microbatches too; the model is like any other, and takes a pair a row."""
     given = {

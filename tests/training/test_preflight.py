@@ -19,6 +19,7 @@ def process():
     return Process(tf.distribute.get_strategy())
 
 
+@pytest.mark.long
 def test_a_step_on_padding_changes_nothing(process):
     model = make(optimizer=keras.optimizers.Adam(0.1))
     variables = [*model.weights, *model.optimizer.variables]
@@ -68,6 +69,7 @@ def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_the_trial_allows_microbatches_where_the_whole_batch_is_too_large(
     process, monkeypatch
 ):
@@ -130,6 +132,7 @@ def test_the_memory_that_is_free_is_known():
     assert 2**20 < preflight.available_bytes() < 2**50
 
 
+@pytest.mark.long
 def test_a_batch_is_split_into_as_many_microbatches_as_memory_wants(corpus, tmp_path):
     """150 tokens a batch, 40 at once: 4 microbatches; the batches stay the same."""
     lines = []

@@ -145,6 +145,7 @@ def test_another_run_in_the_same_folder_is_refused(corpus, whole):
         train(corpus, whole[0], config_of(corpus, seed=2))
 
 
+@pytest.mark.long
 def test_a_second_training_is_refused_and_touches_nothing(corpus, tmp_path):
     """What a killed training left is swept by the next one that may train there."""
     left = [
@@ -180,6 +181,7 @@ def test_a_corpus_of_another_vocabulary_is_refused(corpus, whole, tmp_path):
         train(other, tmp_path / "run", init_checkpoint=str(whole[0]))
 
 
+@pytest.mark.long
 def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_path):
     """With a rate of almost nothing, one step leaves them as they were."""
     config = config_of(corpus, train_steps=1, learning_rate_scale=1e-9)
@@ -267,6 +269,7 @@ def test_fine_tuning_may_change_what_is_no_weight(corpus, whole):
     fine_tuning.check_can_start_from(str(whole[0]), config)
 
 
+@pytest.mark.long
 def test_a_loaded_model_can_be_trained_on_from_python(whole):
     model = ModelDir(whole[0]).load_model()
     model.compile("adam")
@@ -274,6 +277,7 @@ def test_a_loaded_model_can_be_trained_on_from_python(whole):
     model.fit(tokens, tokens, verbose=0)
 
 
+@pytest.mark.long
 def test_training_stops_when_nothing_gets_better(corpus, tmp_path):
     """At a rate of almost nothing the first evaluation stays the best."""
     lines = []
@@ -291,6 +295,7 @@ def test_training_stops_when_nothing_gets_better(corpus, tmp_path):
     assert any("stopping: no better loss" in line for line in lines)
 
 
+@pytest.mark.long
 def test_bleu_decides_the_best_where_it_is_asked_for(corpus, tmp_path):
     config = config_of(corpus, train_steps=2)
     lines = []
@@ -387,6 +392,7 @@ def test_a_run_goes_on_with_its_own_corpus_only(
         train(corpus, place)
 
 
+@pytest.mark.long
 def test_the_cost_of_a_run_of_an_earlier_release_is_that_of_the_steps_it_knows(
     corpus, whole, tmp_path
 ):

@@ -106,7 +106,7 @@ def test_the_exit_status_is_that_of_shells():
     assert signals.StoppedBySignalError(signal.SIGHUP, "stopped").exit_status == 129
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_run_is_saved_and_says_where(repository, tmp_path):
     corpus = write_corpus(tmp_path, "data", 285)
     place = tmp_path / "model"
