@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.config import DecodingConfig, ModelConfig
+from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 from keras_transformer.pretrained.published_model import (
     PublishedModel,
     PublishedTensor,
@@ -46,8 +48,13 @@ _SUPPORTED = {
     "add_final_layer_norm": (False,),
     "extra_pos_embeddings": (0,),
 }
-_LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
+LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
 _MAX_INPUT_LENGTH = 512
+
+# Older files store the sinusoids.
+_POSITIONS = frozenset(
+    f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")
+)
 
 # Our names of the parts of a layer -> names in Transformers.
 _ATTENTION = {
@@ -104,6 +111,9 @@ def read(
             "first_position": options["pad_token_id"] + 1,
         }
     config = _model_config(folder, options, generation, own)
+    positions = frozenset(name for name in sources.names if name in _POSITIONS)
+    for name in positions:
+        _check_sinusoids(name, sources.read(name), config)
     return PublishedModel(
         family=family,
         model=config,
@@ -117,7 +127,7 @@ def read(
             "model.decoder.embed_tokens.weight": "model.shared.weight",
             "lm_head.weight": "model.shared.weight",
         },
-        names=sources.names,
+        names=sources.names - positions,
         read=sources.read,
         files=(*sources.files, *tokenizer.files),
     )
@@ -161,7 +171,10 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
 
 
 class WeightFiles:
-    """The safetensors files of a folder: one, or several with an index.
+    """The weights of a folder: safetensors, one file or several with an index.
+
+    A folder that has only pytorch_model.bin, a pickle, is read where PyTorch is
+    installed; it refuses pickles that would run code.
 
     Args:
         folder: Folder of the published model.
@@ -176,6 +189,7 @@ class WeightFiles:
     """
 
     def __init__(self, folder: pathlib.Path):
+        self._unpickled: dict[str, np.ndarray] = {}
         if (folder / _INDEX).is_file():
             shards = _read_json(folder / _INDEX)["weight_map"]
             self._file_of = {name: folder / file for name, file in shards.items()}
@@ -183,16 +197,12 @@ class WeightFiles:
             path = folder / WEIGHTS
             with _opened(path) as weights:
                 self._file_of = dict.fromkeys(weights.keys(), path)
+        elif (folder / _PICKLE).is_file():
+            path = folder / _PICKLE
+            self._unpickled = _unpickle(path)
+            self._file_of = dict.fromkeys(self._unpickled, path)
         else:
-            hint = ""
-            if (folder / _PICKLE).exists():
-                hint = (
-                    f" {_PICKLE} is a pickle, which can run code when it is loaded. "
-                    f"Where torch and safetensors are installed, convert it: "
-                    "safetensors.torch.save_file(torch.load(path, weights_only=True), "
-                    f"'{WEIGHTS}')."
-                )
-            raise FileNotFoundError(f"No {WEIGHTS} in {folder}.{hint}")
+            raise FileNotFoundError(f"No {WEIGHTS} in {folder}.")
         self.files = tuple(sorted(set(self._file_of.values())))
         self.names = frozenset(self._file_of)
 
@@ -204,8 +214,37 @@ class WeightFiles:
         """
         if name not in self._file_of:
             raise ValueError(f"{self.files[0]}: the tensor {name} is missing.")
+        if self._unpickled:
+            return self._unpickled[name]
         with _opened(self._file_of[name]) as weights:
             return np.asarray(weights.get_tensor(name), np.float32)
+
+
+def _unpickle(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Read the tensors of a pickle as float32, with PyTorch.
+
+    Raises:
+        ValueError: If PyTorch is not installed, or refuses the file.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ValueError(
+            f"{path} is a pickle, which only PyTorch can read: install torch, or "
+            f"convert the file to {WEIGHTS} elsewhere."
+        ) from error
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: tensor.float().numpy() for name, tensor in tensors.items()}
+    except (
+        OSError,
+        RuntimeError,
+        EOFError,
+        AttributeError,
+        pickle.UnpicklingError,
+    ) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(f"{path} cannot be read: {first}") from error
 
 
 @contextlib.contextmanager
@@ -217,6 +256,17 @@ def _opened(path: pathlib.Path) -> Iterator[Any]:
             yield weights
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
+
+
+def _check_sinusoids(name: str, stored: np.ndarray, config: ModelConfig) -> None:
+    """Raise unless stored positions are those that the configuration gives."""
+    positions = np.arange(len(stored)) + config.first_position
+    expected = sinusoidal_encoding(positions, config.d_model, config.position_layout)
+    if stored.shape != expected.shape or not np.allclose(stored, expected, atol=1e-3):
+        raise ValueError(
+            f"The tensor {name} must have the sinusoids of {config.d_model} "
+            "dimensions: learned positions are not supported."
+        )
 
 
 def _model_config(folder, options, generation, own) -> ModelConfig:
@@ -244,7 +294,7 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
         dropout_rate=options.get("dropout", 0.0),
         attention_dropout_rate=options.get("attention_dropout", 0.0),
         ffn_dropout_rate=options.get("activation_dropout", 0.0),
-        layer_norm_epsilon=_LAYER_NORM_EPSILON,
+        layer_norm_epsilon=LAYER_NORM_EPSILON,
         attention_bias=True,
         suppressed_ids=never,
         pad_id=options["pad_token_id"],

@@ -9,6 +9,7 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from keras_transformer import data
+from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
@@ -208,6 +209,7 @@ def with_fewer_pieces(folder):
 
 
 FC1 = "model.encoder.layers.0.fc1.weight"
+POSITIONS = "model.encoder.embed_positions.weight"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,15 @@ FC1 = "model.encoder.layers.0.fc1.weight"
             f"{FC1} has values that are not finite",
         ),
         (cut_short, "model.safetensors is damaged"),
-        (only_a_pickle, "No model.safetensors in .* is a pickle"),
+        (only_a_pickle, "pytorch_model.bin (is a pickle, which only|cannot be read)"),
+        (
+            lambda folder: (folder / "model.safetensors").unlink(),
+            "No model.safetensors in",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({POSITIONS: np.ones((9, 6), "f4")})),
+            f"{POSITIONS} must have the sinusoids of 6 dimensions",
+        ),
         (with_fewer_pieces, "They belong to different models"),
         (with_option(model_type="t5"), "model_type is 't5'; marian"),
         (with_option(activation_function="mish"), "activation_function is 'mish'"),
@@ -244,6 +254,72 @@ def test_bad_folders_are_named_and_nothing_is_written(tmp_path, damage, message)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         importing.import_model(folder, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def in_shards(folder, tensors):
+    """Half of the tensors in each of two files, and the index that names them."""
+    names = sorted(tensors)
+    files = {"model-00001-of-00002.safetensors": names[::2]}
+    files["model-00002-of-00002.safetensors"] = names[1::2]
+    for file, held in files.items():
+        save_file({name: tensors[name] for name in held}, folder / file)
+    weight_map = {name: file for file, held in files.items() for name in held}
+    small_published.write_json(
+        folder / "model.safetensors.index.json",
+        {"metadata": {}, "weight_map": weight_map},
+    )
+
+
+def in_a_pickle(folder, tensors):
+    """As PyTorch saves it, with the sinusoids, which older releases stored."""
+    torch = pytest.importorskip("torch", reason="reading a pickle needs PyTorch")
+    width = tensors["model.shared.weight"].shape[1]
+    tensors[POSITIONS] = sinusoidal_encoding(np.arange(9), width, "concatenated")
+    torch.save(
+        {name: torch.tensor(np.asarray(array)) for name, array in tensors.items()},
+        folder / "pytorch_model.bin",
+    )
+
+
+@pytest.mark.parametrize("store", [in_shards, in_a_pickle])
+def test_weights_are_read_from_other_files(tmp_path, store):
+    folder = tmp_path / "published"
+    original = small_published.write_huggingface(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    store(folder, tensors)
+    importing.import_model(folder, tmp_path / "model")
+    imported = ModelDir(tmp_path / "model")
+    for one, other in zip(
+        imported.load_model().get_weights(), original.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    weights = {path.name for path in folder.iterdir() if "model" in path.stem}
+    named = set(imported.read_config().origin["sha256"])
+    assert named == {"source.spm", "target.spm", "vocab.json"} | {
+        name for name in weights if not name.endswith(".json")
+    }
+
+
+def test_a_shard_that_is_absent_is_named(tmp_path):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder)
+    in_shards(folder, load_file(folder / "model.safetensors"))
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ValueError, match="model-00002-of-00002.safetensors is damaged"):
+        importing.import_model(folder, tmp_path / "model")
+
+
+def test_stored_sinusoids_are_not_left_over(tmp_path):
+    folder = tmp_path / "published"
+    original = small_published.write_huggingface(folder)
+    tensors = load_file(folder / "model.safetensors")
+    width = original.config.d_model
+    encoding = sinusoidal_encoding(np.arange(9), width, "concatenated")
+    tensors[POSITIONS] = np.asarray(encoding)
+    save_file(tensors, folder / "model.safetensors")
+    summary = importing.import_model(folder, tmp_path / "model")
+    assert summary["parameters"] == original.count_params()
 
 
 def test_an_option_of_marian_that_we_lack_is_named(tmp_path):
