@@ -16,7 +16,7 @@ from keras_transformer.tokenization import tokenizer
 
 _UNKNOWN = "<unk>"
 # A translation model of several target languages reads ">>deu<<" before the text.
-_LANGUAGE = r"^\s*(>>[^<>\s]+<<)?\s*(.*)$"
+_LANGUAGE = r"(?s)^\s*(>>[^<>\s]+<<)?\s*(.*)$"
 _SETTINGS, _SOURCE, _TARGET = "settings.json", "source.spm", "target.spm"
 
 
@@ -138,11 +138,10 @@ class MappedTokenizer(tokenizer.Tokenizer):
         return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
 
     def _split(self, text):
-        text = tf.strings.regex_replace(text, "\n", " ")
         language = tf.strings.regex_replace(text, _LANGUAGE, r"\1")
         language = self._ids.lookup(language)
         has_language = (language != self.unk_id) & tf.strings.regex_full_match(
-            text, r"\s*>>[^<>\s]+<<.*"
+            text, r"(?s)\s*>>[^<>\s]+<<.*"
         )
         rest = tf.strings.regex_replace(text, _LANGUAGE, r"\2")
         pieces = self._source.tokenize(tf.where(has_language, rest, text))
