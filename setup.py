@@ -88,6 +88,7 @@ PROGRAMS = {
     "kt-export": "export.export_saved_model",
     "kt-client": "export.client",
     "kt-convert-ctranslate2": "export.convert_ctranslate2",
+    "kt-convert-huggingface": "export.convert_huggingface",
     "kt-translate-beam": "export.translate_beam",
 }
 

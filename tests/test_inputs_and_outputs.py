@@ -21,6 +21,7 @@ from keras_transformer.cli import programs
 from keras_transformer.inference.translator import Translator
 from keras_transformer.parsing import parse_files
 from keras_transformer.parsing.parser import ParseText
+from keras_transformer.pretrained import huggingface_writer
 from keras_transformer.serving import client, ctranslate2_converter
 from keras_transformer.serving import saved_model as saved_model_lib
 
@@ -251,7 +252,7 @@ def test_closed_outputs_end_in_one_line(run, tmp_path, monkeypatch, name):
 PROGRAMS = [
     *(f"bin/{name}.py" for name in ("prepare_data", "train", "translate", "parse")),
     *("bin/evaluate.py", "export/client.py", "export/convert_ctranslate2.py"),
-    "export/translate_beam.py",
+    *("export/convert_huggingface.py", "export/translate_beam.py"),
 ]
 RUN_EACH = """
 import os, runpy, sys
@@ -302,8 +303,15 @@ def prepare_corpus(place):
         draw_trees,
         lambda place: saved_model_lib.export(None, place),
         lambda place: ctranslate2_converter.convert(None, place),
+        lambda place: huggingface_writer.write(None, None, place, ""),
     ],
-    ids=["prepare_data", "parse", "export_saved_model", "convert_ctranslate2"],
+    ids=[
+        "prepare_data",
+        "parse",
+        "export_saved_model",
+        "convert_ctranslate2",
+        "convert_huggingface",
+    ],
 )
 def test_a_folder_does_not_take_the_place_of_something_else(
     device, tmp_path, write, kind

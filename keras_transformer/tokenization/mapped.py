@@ -37,9 +37,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
     vocabulary_name = "vocabulary.zip"
 
     def __init__(self, archive: bytes, kind: str = "mapped"):
-        with zipfile.ZipFile(io.BytesIO(archive)) as stored:
-            settings = json.loads(stored.read(_SETTINGS))
-            source, target = stored.read(_SOURCE), stored.read(_TARGET)
+        settings, source, target = _unpack(archive)
         vocabulary = settings["vocabulary"]
         pieces = [""] * settings["vocab_size"]
         for piece, number in vocabulary.items():
@@ -112,9 +110,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
     ) -> tokenizer.Tokenizer:
         if not self.languages or source_language is target_language is None:
             return super().with_languages(source_language, target_language)
-        with zipfile.ZipFile(io.BytesIO(self._vocabulary)) as stored:
-            settings = json.loads(stored.read(_SETTINGS))
-            source, target = stored.read(_SOURCE), stored.read(_TARGET)
+        settings, source, target = _unpack(self._vocabulary)
         for name, language in (
             ("source", source_language),
             ("target", target_language),
@@ -136,6 +132,11 @@ class MappedTokenizer(tokenizer.Tokenizer):
         is_code = codes[:, tf.newaxis] == tf.constant([*self.languages])
         ids = tf.constant([*self.languages.values()], tf.int32)
         return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
+
+    def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
+        """Return the files of the published model; see the base class."""
+        settings, source, target = _unpack(self._vocabulary)
+        return source, target, settings["vocabulary"]
 
     def _split(self, text):
         language = tf.strings.regex_replace(text, _LANGUAGE, r"\1")
@@ -231,6 +232,13 @@ def pack(
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content)
     return written.getvalue()
+
+
+def _unpack(archive: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the settings and the SentencePiece models of sources and targets."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as stored:
+        settings = json.loads(stored.read(_SETTINGS))
+        return settings, stored.read(_SOURCE), stored.read(_TARGET)
 
 
 def check_language(name: str, code: str | None, languages: Collection[str]) -> None:

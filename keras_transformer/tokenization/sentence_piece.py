@@ -66,6 +66,19 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         rows = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
         return [np.array(row, np.int32) for row in rows]
 
+    def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
+        """Return the model twice, and the id of each piece; see the base class."""
+        pieces = [piece.decode("utf-8") for piece in self._pieces.numpy()]
+        pieces[self.pad_id], pieces[self.eos_id] = "<pad>", "</s>"
+        pieces[self.unk_id] = "<unk>"
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        if len(ids) < len(pieces):
+            raise ValueError(
+                "Every id needs a piece of its own. Received: "
+                f"{len(pieces) - len(ids)} duplicates among {len(pieces)} pieces."
+            )
+        return self._vocabulary, self._vocabulary, ids
+
     def _split(self, text):
         return self._in_graph.tokenize(text)
 

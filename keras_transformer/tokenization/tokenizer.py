@@ -206,6 +206,21 @@ class Tokenizer(tf.Module):
             text = json.dumps(description, indent=2) + "\n"
             (aside / DESCRIPTION_NAME).write_text(text, encoding="utf-8")
 
+    def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
+        """Return the tokenizer in the form of Marian.
+
+        Returns:
+            The SentencePiece models of sources and of targets, and the id of each
+            piece. Padding is called "<pad>", EOS "</s>" and unknown text "<unk>".
+
+        Raises:
+            ValueError: If it has no SentencePiece models, or two ids have one piece.
+        """
+        raise ValueError(
+            f"A vocabulary of the kind {self.kind} has no SentencePiece model. Use a "
+            "model that was trained with bin/prepare_data.py --tokenizer=bpe."
+        )
+
     def ids(self) -> dict[str, int]:
         """Return the size of the vocabulary and its special ids."""
         names = ("vocab_size", "pad_id", "unk_id", "bos_id", "eos_id")
