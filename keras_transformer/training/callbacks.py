@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import pathlib
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -148,9 +149,16 @@ class Progress(StepCallback):
             + self._pause_seconds * evaluations
         )
 
-    def pause(self) -> Pause:
-        """Return a context whose time does not count as training."""
-        return Pause(self)
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Do not count the time of the block as training."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._pause_seconds = self._clock() - began
+            self._since += self._pause_seconds
+            self._step_began += self._pause_seconds
 
     def state(self) -> dict[str, Any]:
         """Return what the run has cost, before and after it was resumed.
@@ -188,22 +196,6 @@ class Progress(StepCallback):
         self._tokens = 0
         self._has_loss = False
         self._since = self._clock()
-
-
-class Pause:
-    """Stops the clock of `Progress`: see `Progress.pause`."""
-
-    def __init__(self, progress: Progress):
-        self._progress = progress
-
-    def __enter__(self) -> None:
-        self._start = self._progress._clock()
-
-    def __exit__(self, *error) -> None:
-        seconds = self._progress._clock() - self._start
-        self._progress._since += seconds
-        self._progress._step_began += seconds
-        self._progress._pause_seconds = seconds
 
 
 class SaveCheckpoints(StepCallback):
@@ -264,22 +256,6 @@ class SaveCheckpoints(StepCallback):
         self._is_due = False
         self._saved_time = time.monotonic()
         return saved.path
-
-
-class StopWhenAsked(keras.callbacks.Callback):
-    """Ends training after the step during which a stop was requested.
-
-    Args:
-        is_asked: Returns whether a stop was requested.
-    """
-
-    def __init__(self, is_asked: Callable[[], bool]):
-        super().__init__()
-        self._is_asked = is_asked
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._is_asked():
-            self.model.stop_training = True
 
 
 class Evaluate(StepCallback):

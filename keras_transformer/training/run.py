@@ -62,7 +62,8 @@ def train(
     options = (options or RunOptions()).for_task(config.task)
     # The strategy may create devices, which TensorFlow allows only before first use.
     process = this_process(make_strategy(options.distribution, options.num_replicas))
-    write = Heartbeat(write if process.is_chief else _discard)
+    # Only worker 0 reports.
+    write = Heartbeat(write if process.is_chief else lambda line: None)
     context = RunContext(ModelDir(model_dir), process, data_dir, config, options, write)
     with run_setup.exclusive(context):
         context = run_setup.check(context)
@@ -231,15 +232,10 @@ def finish(run: Run, callbacks: Callbacks) -> dict[str, Any]:
     progress = callbacks["progress"]
     if not run.process.is_chief:
         return {"model_dir": str(run.model_dir.path), "steps": progress.step}
-    state = {
-        **callbacks["evaluate"].state(),
-        **callbacks["skipped"].state(),
-        **progress.state(),
-    }
     return write_result(
         run.model_dir,
         run.model,
-        state,
+        run_callbacks.state_of(callbacks),
         progress.num_shapes,
         list(progress.tokens_per_second),
     )
@@ -298,7 +294,3 @@ def describe_cost(summary: dict[str, Any]) -> str:
         f"(compare with Table 2: bin/training_cost.py), in "
         f"{wording.duration(summary['seconds'])}"
     )
-
-
-def _discard(line: str) -> None:
-    """Drop a line: only worker 0 reports."""

@@ -22,99 +22,67 @@ Callbacks = dict[str, keras.callbacks.Callback]
 
 
 def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
-    """Return what happens between the steps of a run.
-
-    Args:
-        run: The run.
-        resume: Where training begins.
-    """
+    """Return what happens between the steps of a run, from where it begins."""
+    options, total_steps = run.options, run.config.training.train_steps
+    every, is_chief = options.evaluate_every_steps, run.process.is_chief
     measure = measure_of_best(run)
-    resume = resume._replace(state=with_same_measure(run, measure, resume.state))
-    skipped = make_skip_counter(run, resume)
-    progress = make_progress(run, resume)
-    evaluate = make_evaluate(run, resume, progress, measure["metric"])
-
-    def state():
-        return {
-            **evaluate.state(),
-            **skipped.state(),
-            **progress.state(),
-            "best_measure": measure,
-        }
-
-    made = {
-        # First, so that the others do not count the step at which it ends `fit`.
-        "skipped": skipped,
-        "progress": progress,
-        "evaluate": evaluate,
-    }
-    if run.process.is_chief:
-        made["save"] = make_saver(run, resume, state, lambda: not skipped.is_skipping)
-    made["stop"] = callbacks.StopWhenAsked(
-        lambda: workers.is_asked(run.process, run.stop)
+    saved = with_same_measure(run, measure, resume.state)
+    skipped = divergence.CountSkippedSteps(
+        options.max_skipped_steps,
+        lambda step: divergence.diagnose(run.model, *planned_batch(run, step - 1)),
+        saved.get("learning_rate_factor", 1.0),
+        saved.get("skipped_steps", 0),
+        write=run.write,
+        first_step=resume.step,
+    )
+    progress = callbacks.Progress(
+        lambda step: batch_cost(run, step),
+        total_steps,
+        options.log_every_steps,
+        every,
+        saved,
+        make_log(run, "train"),
+        first_step=resume.step,
+    )
+    evaluate = callbacks.Evaluate(
+        make_evaluation(run, progress),
+        lambda step: step % every == 0 or step == total_steps,
+        run.model_dir.checkpoints("best") if is_chief else None,
+        measure["metric"],
+        options.early_stopping_evaluations,
+        saved,
+        make_log(run, "validation"),
+        first_step=resume.step,
+    )
+    # First "skipped", so that the others do not count the step at which it ends `fit`.
+    made = {"skipped": skipped, "progress": progress, "evaluate": evaluate}
+    if is_chief:
+        folder = run.model_dir.checkpoints()
+        folder.keep = options.keep_checkpoints or run.config.training.average_last
+        made["save"] = callbacks.SaveCheckpoints(
+            folder,
+            options.checkpoint_every_steps,
+            options.minutes_between_checkpoints(),
+            lambda: {**state_of(made), "best_measure": measure},
+            lambda: not skipped.is_skipping,
+            first_step=resume.step,
+        )
+    made["stop"] = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: stop_if_asked(run)
     )
     return made
 
 
-def make_skip_counter(run: Run, resume: ResumePoint) -> divergence.CountSkippedSteps:
-    """Return the callback that counts steps whose loss is not finite."""
-    return divergence.CountSkippedSteps(
-        run.options.max_skipped_steps,
-        lambda step: divergence.diagnose(run.model, *planned_batch(run, step - 1)),
-        resume.state.get("learning_rate_factor", 1.0),
-        resume.state.get("skipped_steps", 0),
-        write=run.write,
-        first_step=resume.step,
-    )
+def state_of(made: Callbacks) -> dict[str, Any]:
+    """Return what a resumed run needs to know of its callbacks."""
+    parts = ("evaluate", "skipped", "progress")
+    return {name: value for part in parts for name, value in made[part].state().items()}
 
 
-def make_progress(run: Run, resume: ResumePoint) -> callbacks.Progress:
-    """Return the callback that prints lines of progress and counts the cost."""
-    return callbacks.Progress(
-        lambda step: batch_cost(run, step),
-        run.config.training.train_steps,
-        run.options.log_every_steps,
-        run.options.evaluate_every_steps,
-        resume.state,
-        make_log(run, "train"),
-        first_step=resume.step,
-    )
-
-
-def make_evaluate(
-    run: Run, resume: ResumePoint, progress: callbacks.Progress, best_metric: str
-) -> callbacks.Evaluate:
-    """Return the callback that evaluates and keeps the best checkpoint."""
-    every, last = run.options.evaluate_every_steps, run.config.training.train_steps
-    return callbacks.Evaluate(
-        make_evaluation(run, progress),
-        lambda step: step % every == 0 or step == last,
-        run.model_dir.checkpoints("best") if run.process.is_chief else None,
-        best_metric,
-        run.options.early_stopping_evaluations,
-        resume.state,
-        make_log(run, "validation"),
-        first_step=resume.step,
-    )
-
-
-def make_saver(
-    run: Run,
-    resume: ResumePoint,
-    state: Callable[[], dict[str, Any]],
-    may_save: Callable[[], bool],
-) -> callbacks.SaveCheckpoints:
-    """Return the callback that saves checkpoints."""
-    folder = run.model_dir.checkpoints()
-    folder.keep = run.options.keep_checkpoints or run.config.training.average_last
-    return callbacks.SaveCheckpoints(
-        folder,
-        run.options.checkpoint_every_steps,
-        run.options.minutes_between_checkpoints(),
-        state,
-        may_save,
-        first_step=resume.step,
-    )
+def stop_if_asked(run: Run) -> None:
+    """End training after the step during which a stop was requested."""
+    if workers.is_asked(run.process, run.stop):
+        run.model.stop_training = True
 
 
 def make_log(run: Run, name: str) -> RunLog:
@@ -139,13 +107,8 @@ def with_same_measure(
 ) -> dict[str, Any]:
     """Return a saved state, without its best unless that was measured in the same way.
 
-    A run of an earlier release did not save its measure, but its best checkpoint has
-    the metrics.
-
-    Args:
-        run: The run.
-        measure: What decides now, see `measure_of_best`.
-        state: The state saved with a checkpoint.
+    `measure` is what decides now. A run of an earlier release did not save its measure,
+    but its best checkpoint has the metrics.
     """
     if state.get("best") is None or state.get("best_measure") == measure:
         return state
