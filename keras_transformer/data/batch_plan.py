@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from keras_transformer.data.buckets import (
     buckets_of_pairs,
     choose_buckets,
     cut_into_batches,
-    rows_of_buckets,
 )
 
 # Index where a batch has no pair: a row of these alone is pure padding.
@@ -45,19 +44,51 @@ class PlannedBatch:
 
 
 class Plan(abc.ABC):
-    """What every batch plan provides.
+    """Batches as a pure function of (lengths, seed, epoch): what every plan provides.
 
     Args:
-        kept: int `[pairs]`, the pairs of an epoch, as indices into the corpus.
-        num_left_out: Pairs of the corpus that no epoch contains.
-        seed: Seed of the shuffle.
+        source_lengths: int `[pairs]`, tokens of each source, EOS included.
+        target_lengths: int `[pairs]`, tokens of each target, EOS included.
+        tokens_per_batch: Most tokens of one side in a batch, padding included.
+        rows_multiple: The rows of each batch are a multiple of this, such as replicas
+            times microbatches.
+        seed: Seed of the shuffle, at least 0.
+        max_length: Pairs with a longer side are left out; None keeps all.
+
+    Raises:
+        ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
+            `rows_multiple` rows of the longest pair.
     """
 
-    def __init__(self, kept: np.ndarray, num_left_out: int, seed: int):
-        self._kept = kept
-        self.num_left_out = num_left_out
+    # Limits of the pairs, if they are known before the plan is made.
+    buckets: Buckets | None = None
+
+    def __init__(
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        *,
+        tokens_per_batch: int,
+        rows_multiple: int = 1,
+        seed: int = 0,
+        max_length: int | None = None,
+    ):
+        config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
+        config.check_at_least("rows_multiple", rows_multiple, 1)
+        config.check_at_least("seed", seed, 0)
+        self.tokens_per_batch = tokens_per_batch
+        self.rows_multiple = rows_multiple
         self.seed = seed
-        self._epoch = EpochCache(self._shuffle)
+        sides = np.asarray(source_lengths), np.asarray(target_lengths)
+        self._kept = fitting_pairs(*sides, max_length, self.buckets)
+        # Pairs of the corpus that no epoch contains.
+        self.num_left_out = len(sides[0]) - len(self._kept)
+        sides = [side[self._kept] for side in sides]
+        self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
+        # Two epochs: parallel readers cross from one to the next.
+        self._shuffled = functools.lru_cache(maxsize=2)(self._shuffle)
+        self._lock = threading.Lock()
+        self._plan(*sides)
 
     @property
     def num_pairs(self) -> int:
@@ -82,12 +113,21 @@ class Plan(abc.ABC):
         """Return the batch of a step, counted from 0 over all epochs."""
 
     @abc.abstractmethod
+    def _plan(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> None:
+        """Decide which of the pairs kept, given by their lengths, share a batch."""
+
+    @abc.abstractmethod
     def _shuffle(self, epoch: int) -> Any:
         """Return the shuffled epoch that `batch` takes slices of."""
 
+    def _epoch(self, epoch: int) -> Any:
+        """Return the result of `_shuffle`, which runs once for all threads."""
+        with self._lock:
+            return self._shuffled(epoch)
+
 
 class BatchPlan(Plan):
-    """Batches as a pure function of (lengths, seed, epoch).
+    """Batches of pairs of about equal length.
 
     Every epoch is shuffled over the whole corpus, sorted into buckets of lengths and
     split into batches. The pairs that a bucket has left over move to the next bucket,
@@ -95,20 +135,12 @@ class BatchPlan(Plan):
     number and the shapes of the batches are the same in every epoch.
 
     Args:
-        source_lengths: int `[pairs]`, tokens of each source, EOS included.
-        target_lengths: int `[pairs]`, tokens of each target, EOS included.
-        tokens_per_batch: Most tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this, such as replicas
-            times microbatches.
-        seed: Seed of the shuffle, at least 0.
-        max_length: Pairs with a longer side are left out; None keeps all.
+        source_lengths: Same as in `Plan`.
+        target_lengths: Same as in `Plan`.
         buckets: (source_length, target_length) of each bucket, in ascending order. A
             pair takes the first bucket that holds both its sides, and is left out if
             none does. None chooses buckets with little padding for these lengths.
-
-    Raises:
-        ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
-            `rows_multiple` rows of the longest pair.
+        **settings: The other arguments of `Plan`.
     """
 
     def __init__(
@@ -116,31 +148,26 @@ class BatchPlan(Plan):
         source_lengths: np.ndarray,
         target_lengths: np.ndarray,
         *,
-        tokens_per_batch: int,
-        rows_multiple: int = 1,
-        seed: int = 0,
-        max_length: int | None = None,
         buckets: Buckets | None = None,
+        **settings: Any,
     ):
-        config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
-        config.check_at_least("rows_multiple", rows_multiple, 1)
-        config.check_at_least("seed", seed, 0)
-        self.tokens_per_batch = tokens_per_batch
-        self.rows_multiple = rows_multiple
-        sides = np.asarray(source_lengths), np.asarray(target_lengths)
-        kept = fitting_pairs(*sides, max_length, buckets)
-        super().__init__(kept, len(sides[0]) - len(kept), seed)
-        sides = sides[0][kept], sides[1][kept]
+        self.buckets = buckets
+        super().__init__(source_lengths, target_lengths, **settings)
+
+    def _plan(self, source_lengths, target_lengths):
+        sides = source_lengths, target_lengths
+        buckets = self.buckets
         if buckets is None:
-            buckets = choose_buckets(*sides, tokens_per_batch, rows_multiple)
+            buckets = choose_buckets(*sides, self.tokens_per_batch, self.rows_multiple)
         self.buckets = tuple((int(source), int(target)) for source, target in buckets)
+        check_rows_fit(max(self.buckets[-1]), self.tokens_per_batch, self.rows_multiple)
         self._bucket_of_pair = buckets_of_pairs(self.buckets, *sides)
         self._starts, self._bucket_of_batch, self._rows_of_bucket = cut_into_batches(
-            np.bincount(self._bucket_of_pair, minlength=len(self.buckets)),
-            self._most_rows_of_buckets(),
-            rows_multiple,
+            self.buckets,
+            self._bucket_of_pair,
+            self.tokens_per_batch,
+            self.rows_multiple,
         )
-        self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -172,16 +199,8 @@ class BatchPlan(Plan):
         chosen = batch_order[index]
         bucket = self._bucket_of_batch[chosen]
         start, num_rows = self._starts[chosen], self._rows_of_bucket[bucket]
-        rows = np.full(num_rows, FILLER, np.int64)
         members = self._kept[order[start : start + num_rows]]
-        rows[: len(members)] = members
-        return PlannedBatch(rows, *self.buckets[bucket])
-
-    def _most_rows_of_buckets(self) -> np.ndarray:
-        check_rows_fit(max(self.buckets[-1]), self.tokens_per_batch, self.rows_multiple)
-        return rows_of_buckets(
-            np.max(self.buckets, axis=1), self.tokens_per_batch, self.rows_multiple
-        )
+        return PlannedBatch(_filled(members, num_rows), *self.buckets[bucket])
 
     def _rows_of_batches(self) -> np.ndarray:
         return self._rows_of_bucket[self._bucket_of_batch]
@@ -195,34 +214,10 @@ class BatchPlan(Plan):
         return order, random.permutation(self.batches_per_epoch)
 
 
-class EpochCache:
-    """Keeps the shuffled epochs that are being read.
-
-    Args:
-        shuffle: Maps an epoch, from 0, to its shuffled pairs.
-    """
-
-    def __init__(self, shuffle: Callable[[int], Any]):
-        self._shuffle = shuffle
-        self._epochs: dict[int, Any] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, epoch: int) -> Any:
-        with self._lock:
-            if epoch not in self._epochs:
-                # Keeps two: parallel readers cross from one epoch to the next.
-                while len(self._epochs) > 1:
-                    farthest = max(self._epochs, key=lambda other: abs(other - epoch))
-                    del self._epochs[farthest]
-                self._epochs[epoch] = self._shuffle(epoch)
-            return self._epochs[epoch]
-
-
 def check_rows_fit(longest: int, tokens_per_batch: int, rows_multiple: int) -> None:
-    """Raise unless a batch holds `rows_multiple` rows of the longest pair.
+    """Raise ValueError unless a batch holds `rows_multiple` rows of the longest pair.
 
-    Raises:
-        ValueError: If it does not; the message says which size would.
+    The message says which size would.
     """
     if rows_multiple * longest > tokens_per_batch:
         raise ValueError(
@@ -308,10 +303,10 @@ def sorted_batches(
     not even `rows_multiple` rows fit into it.
 
     Args:
-        source_lengths: int `[pairs]`, tokens of each source, EOS included.
-        target_lengths: int `[pairs]`, tokens of each target, EOS included.
+        source_lengths: Same as in `Plan`.
+        target_lengths: Same as in `Plan`.
         tokens_per_batch: Tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this.
+        rows_multiple: Same as in `Plan`.
     """
     sides = np.asarray(source_lengths), np.asarray(target_lengths)
     if not len(sides[0]):
@@ -319,15 +314,17 @@ def sorted_batches(
     buckets = choose_buckets(*sides, tokens_per_batch, rows_multiple)
     bucket_of_pair = buckets_of_pairs(buckets, *sides)
     starts, bucket_of_batch, rows_of_bucket = cut_into_batches(
-        np.bincount(bucket_of_pair, minlength=len(buckets)),
-        rows_of_buckets(np.max(buckets, axis=1), tokens_per_batch, rows_multiple),
-        rows_multiple,
+        buckets, bucket_of_pair, tokens_per_batch, rows_multiple
     )
     order = np.lexsort((np.maximum(*sides), bucket_of_pair))
     batches = []
     for start, bucket in zip(starts, bucket_of_batch, strict=True):
-        rows = np.full(rows_of_bucket[bucket], FILLER, np.int64)
-        members = order[start : start + len(rows)]
-        rows[: len(members)] = members
+        num_rows = rows_of_bucket[bucket]
+        rows = _filled(order[start : start + num_rows], num_rows)
         batches.append(PlannedBatch(rows, *buckets[bucket]))
     return batches
+
+
+def _filled(pairs: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return one pair a row, int64 `[num_rows]`, filled up with `FILLER`."""
+    return np.pad(pairs, (0, num_rows - len(pairs)), constant_values=FILLER)

@@ -271,7 +271,10 @@ def fewest_rows(pairs: np.ndarray, rows: np.ndarray, rows_multiple: int) -> np.n
 
 
 def cut_into_batches(
-    pairs_of_bucket: np.ndarray, rows_of_bucket: np.ndarray, rows_multiple: int = 1
+    buckets: Buckets,
+    bucket_of_pair: np.ndarray,
+    tokens_per_batch: int,
+    rows_multiple: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split pairs, sorted by bucket, into batches; leftovers move to the next bucket.
 
@@ -279,16 +282,19 @@ def cut_into_batches(
     few rows are padding.
 
     Args:
-        pairs_of_bucket: int `[buckets]`, pairs of each bucket.
-        rows_of_bucket: int `[buckets]`, most rows of a batch of each bucket.
+        buckets: The lengths of each bucket.
+        bucket_of_pair: int `[pairs]`, from `buckets_of_pairs`.
+        tokens_per_batch: Most tokens of one side in a batch.
         rows_multiple: The rows of each batch are a multiple of this.
 
     Returns:
         First pair and bucket of each batch, int64 `[batches]` each, and the rows of a
         batch of each bucket, int64 `[buckets]`.
     """
-    rows_of_bucket, ends = np.array(rows_of_bucket), np.cumsum(pairs_of_bucket)
-    starts, buckets, position, last = [], [], 0, len(rows_of_bucket) - 1
+    longest = np.max(buckets, axis=1)
+    rows_of_bucket = rows_of_buckets(longest, tokens_per_batch, rows_multiple)
+    ends = np.cumsum(np.bincount(bucket_of_pair, minlength=len(buckets)))
+    starts, bucket_of_batch, position, last = [], [], 0, len(buckets) - 1
     for bucket, end in enumerate(ends):
         left = end - position
         if bucket == last:
@@ -297,6 +303,6 @@ def cut_into_batches(
             left += -left % rows_of_bucket[bucket]
         num_batches = left // rows_of_bucket[bucket]
         starts.append(position + rows_of_bucket[bucket] * np.arange(num_batches))
-        buckets.append(np.full(num_batches, bucket))
+        bucket_of_batch.append(np.full(num_batches, bucket))
         position += rows_of_bucket[bucket] * num_batches
-    return np.concatenate(starts), np.concatenate(buckets), rows_of_bucket
+    return np.concatenate(starts), np.concatenate(bucket_of_batch), rows_of_bucket

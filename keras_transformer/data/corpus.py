@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from keras_transformer import atomic_files
 from keras_transformer.data import batch_plan, metadata, packing
 
 SIDES = ("source", "target")
-# Tokens checked at once: a corpus may be larger than memory.
+# Tokens checked at once.
 _CHECKED_TOKENS = 1 << 22
 
 
@@ -60,11 +61,7 @@ class EncodedCorpus:
 
     @classmethod
     def from_folder(cls, folder: pathlib.Path, pad_id: int) -> EncodedCorpus:
-        """Open a folder that `CorpusWriter` wrote.
-
-        Raises:
-            ValueError: If its files are damaged.
-        """
+        """Open a folder of `CorpusWriter`; ValueError if its files are damaged."""
         sides = [_open_side(folder, side) for side in SIDES]
         if len(sides[0][1]) != len(sides[1][1]):
             raise _damaged(folder)
@@ -99,23 +96,16 @@ class EncodedCorpus:
         return np.maximum(self.source_lengths, self.target_lengths)
 
     def check_ids(self, source_vocab_size: int, target_vocab_size: int) -> None:
-        """Raise unless every token is a word of its vocabulary. Reads the whole corpus.
+        """Raise ValueError if a token is padding or beyond its vocabulary.
 
-        Raises:
-            ValueError: If a token is padding, or beyond the vocabulary.
+        Reads the whole corpus.
         """
         sizes = (source_vocab_size, target_vocab_size)
         for name, size, side in zip(SIDES, sizes, self._sides, strict=True):
             tokens, offsets = side
-            if not len(tokens):
-                continue
-            blocks = [
-                tokens[start : start + _CHECKED_TOKENS]
-                for start in range(0, len(tokens), _CHECKED_TOKENS)
-            ]
-            highest = max(int(block.max()) for block in blocks)
-            has_padding = any(np.any(block == self.pad_id) for block in blocks)
-            is_empty = int(np.diff(offsets).min()) < 1
+            highest = max((int(block.max()) for block in _blocks(tokens)), default=0)
+            has_padding = any(np.any(block == self.pad_id) for block in _blocks(tokens))
+            is_empty = np.any(np.diff(offsets) < 1)
             if is_empty or highest >= size or has_padding:
                 raise ValueError(
                     f"The {name} side of the corpus is damaged: sentences must have 1 "
@@ -124,61 +114,29 @@ class EncodedCorpus:
                 )
 
     def check_segments(self, eos_id: int) -> None:
-        """Raise unless EOS ends every sentence and stands nowhere else.
+        """Raise ValueError unless EOS ends every sentence and occurs nowhere else.
 
-        A packed row relies on it to keep its pairs apart. Reads the whole corpus.
-
-        Raises:
-            ValueError: If a sentence has no EOS at its end, or one before it.
+        The pairs of a packed row are told apart by it. Reads the whole corpus.
         """
         for name, (tokens, offsets) in zip(SIDES, self._sides, strict=True):
-            num_ends = sum(
-                np.count_nonzero(tokens[start : start + _CHECKED_TOKENS] == eos_id)
-                for start in range(0, len(tokens), _CHECKED_TOKENS)
-            )
+            num_ends = sum(np.count_nonzero(b == eos_id) for b in _blocks(tokens))
             if num_ends != len(self) or np.any(tokens[offsets[1:] - 1] != eos_id):
                 raise ValueError(
                     "`pack` tells pairs apart by EOS, which must end every sentence "
-                    f"and stand nowhere else. Received: {num_ends:,} of EOS ({eos_id}) "
+                    f"and occur nowhere else. Received: {num_ends:,} of EOS ({eos_id}) "
                     f"in {len(self):,} sentences of the {name}. Train without --pack, "
                     "or prepare the corpus again."
                 )
 
-    def batch_plan(
-        self,
-        *,
-        tokens_per_batch: int,
-        rows_multiple: int = 1,
-        seed: int = 0,
-        max_length: int | None = None,
-    ) -> batch_plan.BatchPlan:
-        """Plan the batches of this corpus."""
-        return batch_plan.BatchPlan(
-            self.source_lengths,
-            self.target_lengths,
-            tokens_per_batch=tokens_per_batch,
-            rows_multiple=rows_multiple,
-            seed=seed,
-            max_length=max_length,
-        )
+    def batch_plan(self, **settings: Any) -> batch_plan.BatchPlan:
+        """Plan batches of this corpus; `settings`: other arguments of `BatchPlan`."""
+        lengths = self.source_lengths, self.target_lengths
+        return batch_plan.BatchPlan(*lengths, **settings)
 
-    def packed_batch_plan(
-        self,
-        *,
-        tokens_per_batch: int,
-        rows_multiple: int = 1,
-        seed: int = 0,
-        max_length: int | None = None,
-    ) -> packing.PackedBatchPlan:
-        """Plan batches of this corpus whose rows hold several pairs each."""
-        return packing.PackedBatchPlan(
-            self.source_lengths,
-            self.target_lengths,
-            tokens_per_batch=tokens_per_batch,
-            rows_multiple=rows_multiple,
-            seed=seed,
-            max_length=max_length,
-        )
+    def packed_batch_plan(self, **settings: Any) -> packing.PackedBatchPlan:
+        """Plan batches as in `batch_plan`, whose rows hold several pairs each."""
+        lengths = self.source_lengths, self.target_lengths
+        return packing.PackedBatchPlan(*lengths, **settings)
 
     def rows(
         self, indices: np.ndarray, source_length: int, target_length: int
@@ -312,6 +270,12 @@ class _SideWriter:
 
 def _paths(folder: pathlib.Path, side: str) -> tuple[pathlib.Path, pathlib.Path]:
     return folder / f"{side}_tokens.npy", folder / f"{side}_offsets.npy"
+
+
+def _blocks(tokens: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield a side in parts: a corpus may be larger than memory."""
+    for start in range(0, len(tokens), _CHECKED_TOKENS):
+        yield tokens[start : start + _CHECKED_TOKENS]
 
 
 def _open_side(folder: pathlib.Path, side: str) -> tuple[np.ndarray, np.ndarray]:

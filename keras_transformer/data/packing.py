@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from keras_transformer import config
 from keras_transformer.data import batch_plan, buckets
 
 # A row holds at least this many pairs of mean length. Longer rows have less padding but
@@ -33,47 +32,20 @@ Pattern = tuple[int, list[tuple[int, int]]]
 
 
 class PackedBatchPlan(batch_plan.Plan):
-    """Batches of packed rows as a pure function of (lengths, seed, epoch).
+    """Batches of packed rows.
 
     An epoch has each pair exactly once, in a new order and beside other pairs each
     time. The number of batches is the same in every epoch, and all have one shape. Only
     the last batch of an epoch has filler rows, unless the devices that share batches
-    do not divide their rows evenly.
-
-    Args:
-        source_lengths: int `[pairs]`, tokens of each source, EOS included.
-        target_lengths: int `[pairs]`, tokens of each target, EOS included.
-        tokens_per_batch: Most tokens of one side in a batch, padding included.
-        rows_multiple: The rows of each batch are a multiple of this, such as replicas
-            times microbatches.
-        seed: Seed of the shuffle, at least 0.
-        max_length: Pairs with a longer side are left out; None keeps all.
-
-    Raises:
-        ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
-            `rows_multiple` rows of the longest pair.
+    do not divide their rows evenly. The arguments are those of `Plan`.
 
     Differs from the paper: its batches have pairs of about equal length; a packed batch
     has pairs of all lengths.
     """
 
-    def __init__(
-        self,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray,
-        *,
-        tokens_per_batch: int,
-        rows_multiple: int = 1,
-        seed: int = 0,
-        max_length: int | None = None,
-    ):
-        config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
-        config.check_at_least("rows_multiple", rows_multiple, 1)
-        config.check_at_least("seed", seed, 0)
-        sides = np.asarray(source_lengths), np.asarray(target_lengths)
-        kept = batch_plan.fitting_pairs(*sides, max_length, None)
-        super().__init__(kept, len(sides[0]) - len(kept), seed)
-        sides = [side[kept].astype(np.int64) for side in sides]
+    def _plan(self, source_lengths, target_lengths):
+        sides = [side.astype(np.int64) for side in (source_lengths, target_lengths)]
+        tokens_per_batch, rows_multiple = self.tokens_per_batch, self.rows_multiple
         longest = max(int(side.max()) for side in sides)
         batch_plan.check_rows_fit(longest, tokens_per_batch, rows_multiple)
         self._row = row_lengths(*sides, tokens_per_batch // rows_multiple)
@@ -92,7 +64,6 @@ class PackedBatchPlan(batch_plan.Plan):
         )
         num_rows = np.array(len(self._ends) - 1)
         self._rows = int(buckets.fewest_rows(num_rows, most_rows, rows_multiple))
-        self._num_real_tokens = sum(int(side.sum()) for side in sides)
 
     @property
     def pairs_per_row(self) -> float:
