@@ -34,7 +34,7 @@ _CHUNK = 4_096
 
 
 class Drop(enum.IntEnum):
-    """Why a pair is not encoded; the names are those in `metadata.json`."""
+    """Why a pair is not encoded; `metadata.json` has the names in lower case."""
 
     KEPT = 0
     INVALID_UTF8 = 1
@@ -43,7 +43,6 @@ class Drop(enum.IntEnum):
     TOO_LONG = 4
     LENGTH_RATIO = 5
     UNKNOWN_SYMBOL = 6
-    UNREADABLE = 7
 
 
 class TargetVocabulary(Protocol):
@@ -110,7 +109,7 @@ def prepare(
     config.check_at_least("sample_pairs", sample_pairs, 1)
     config.check_at_least("seed", seed, 0)
     _check_free(pathlib.Path(data_dir), overwrite)
-    with _naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
+    with atomic_files.naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
         readers = {
             split: _SplitReader(source, split, pair_filters) for split in source.splits
         }
@@ -121,16 +120,21 @@ def prepare(
             readers["train"].sample(sample_pairs, seed, num_sides)
         )
         tokenizer.save(folder / "tokenizer")
-        vocabulary = {}
+        vocabulary = tokenizer.ids()
         if target is not None:
             _check_special_ids(tokenizer)
             target.save(folder)
-            vocabulary = _target_fields(target)
+            vocabulary |= {
+                "task": target.task,
+                "target_vocab_size": target.vocab_size,
+                "labels_hash": target.fingerprint,
+            }
         result = metadata.DataMetadata(
             source_language=source.source_language,
             target_language=source.target_language,
             dataset=source.description,
-            **_tokenizer_fields(tokenizer),
+            tokenizer_kind=tokenizer.kind,
+            tokenizer_hash=tokenizer.fingerprint,
             max_length=pair_filters.max_length,
             max_length_ratio=pair_filters.max_length_ratio,
             drop_duplicates=pair_filters.drop_duplicates,
@@ -157,16 +161,11 @@ def report(prepared: metadata.DataMetadata) -> str:
         + (f" and {own:,} symbols" if own else "")
     ]
     for name, split in prepared.splits.items():
-        dropped = [
-            f"{count:,} {reason.replace('_', ' ')}"
-            for reason, count in split.dropped.items()
-            if count
-        ]
         what = "dropped" if name == "train" else "left out of the loss"
         lines.append(
             f"{name}: {wording.count(split.pairs_read, 'pair')} read, "
             f"{split.pairs:,} encoded, "
-            f"{what}: {', '.join(dropped) or 'none'}; {split.source_tokens:,} + "
+            f"{what}: {_listed(split.dropped)}; {split.source_tokens:,} + "
             f"{split.target_tokens:,} tokens, {_tokens_a_word(split, bool(own))}"
         )
     for padding in prepared.padding:
@@ -179,6 +178,15 @@ def report(prepared: metadata.DataMetadata) -> str:
             f"{padding.padding_rate:.1%} padding, shapes {shapes}"
         )
     return "\n".join(lines)
+
+
+def _listed(dropped: dict[str, int]) -> str:
+    parts = [
+        f"{count:,} {reason.replace('_', ' ')}"
+        for reason, count in dropped.items()
+        if count
+    ]
+    return ", ".join(parts) or "none"
 
 
 def _tokens_a_word(split: metadata.SplitMetadata, sides_differ: bool) -> str:
@@ -274,21 +282,15 @@ class _SplitReader:
 
     def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
         num_unreadable = self._source.num_unreadable(self._split)
+        source_tokens, target_tokens, source_words, target_words = counts.tolist()
         return metadata.SplitMetadata(
             pairs_read=len(reasons) + num_unreadable,
             pairs=int(np.sum(self._copies[reasons == Drop.KEPT])),
-            dropped={
-                **{
-                    reason.name.lower(): int(np.sum(reasons == reason))
-                    for reason in Drop
-                    if reason != Drop.KEPT
-                },
-                Drop.UNREADABLE.name.lower(): num_unreadable,
-            },
-            source_tokens=int(counts[0]),
-            target_tokens=int(counts[1]),
-            source_words=int(counts[2]),
-            target_words=int(counts[3]),
+            dropped={**_dropped(reasons), "unreadable": num_unreadable},
+            source_tokens=source_tokens,
+            target_tokens=target_tokens,
+            source_words=source_words,
+            target_words=target_words,
         )
 
     def _decoded(self) -> Iterator[tuple[str, str] | None]:
@@ -300,21 +302,21 @@ class _SplitReader:
                 yield self._repaired(index, pair)
 
     def _repaired(self, index, pair):
+        """Return a pair that is not valid UTF-8 as the filters want it, or raise."""
         if self._filters.drop_invalid_utf8:
             if self._is_training:
                 return None
             return tuple(side.decode("utf-8", errors="replace") for side in pair)
-        errors = {
-            side: error
-            for side, sentence in zip(corpus.SIDES, pair, strict=True)
-            if (error := _utf8_error(sentence))
-        }
-        side, error = next(iter(errors.items()))
-        raise ValueError(
-            f"{self._source.locate(self._split, side, index)} is not valid UTF-8: "
-            f"{error.reason} at byte {error.start + 1}. Convert it to UTF-8, or drop "
-            "such pairs with drop_invalid_utf8."
-        )
+        for side, sentence in zip(corpus.SIDES, pair, strict=True):
+            try:
+                sentence.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{self._source.locate(self._split, side, index)} is not valid "
+                    f"UTF-8: {error.reason} at byte {error.start + 1}. Convert it to "
+                    "UTF-8, or drop such pairs with drop_invalid_utf8."
+                ) from error
+        return None
 
     def _reason(self, pair) -> Drop:
         if pair is None:
@@ -363,15 +365,10 @@ class _SplitReader:
     def _check_some_left(self, reasons) -> None:
         if np.any(self._copies[reasons == Drop.KEPT]) or self._split == "test":
             return
-        counts = ", ".join(
-            f"{np.sum(reasons == reason)} {reason.name.lower().replace('_', ' ')}"
-            for reason in Drop
-            if reason != Drop.KEPT and np.any(reasons == reason)
-        )
         raise ValueError(
-            f"No pair of the {self._split} split is left: of {len(reasons)} pairs "
-            f"{counts or 'none came'}. Give more text, or raise max_length or "
-            "max_length_ratio."
+            f"No pair of the {self._split} split is left. Of {len(reasons)} pairs "
+            f"read, dropped: {_listed(_dropped(reasons))}. Give more text, or raise "
+            "max_length or max_length_ratio."
         )
 
     def _progress(self, pairs, verb):
@@ -383,6 +380,12 @@ class _SplitReader:
             unit=" pairs",
             disable=None,
         )
+
+
+def _dropped(reasons: np.ndarray) -> dict[str, int]:
+    """Count the pairs that each reason drops, by its name in `metadata.json`."""
+    counts = np.bincount(reasons, minlength=len(Drop)).tolist()
+    return {drop.name.lower(): counts[drop] for drop in Drop if drop != Drop.KEPT}
 
 
 def _key(pair: tuple[str, str]) -> bytes:
@@ -407,14 +410,6 @@ def _repeats(keys: np.ndarray) -> np.ndarray:
         indices = indices[np.argsort(keys[indices], kind="stable")]
         repeats[indices[1:]] = keys[indices[1:]] == keys[indices[:-1]]
     return repeats
-
-
-def _utf8_error(sentence: bytes) -> UnicodeDecodeError | None:
-    try:
-        sentence.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error
-    return None
 
 
 def _check_free(data_dir: pathlib.Path, overwrite: bool) -> None:
@@ -445,39 +440,6 @@ def _check_special_ids(tokenizer: Any) -> None:
                 f"vocabulary. Received: {name}={found}. Let bin/prepare_data.py train "
                 "a tokenizer, or give a SentencePiece model with that id."
             )
-
-
-def _tokenizer_fields(tokenizer: Any) -> dict[str, Any]:
-    """Return the fields of `metadata.json` about the tokenizer."""
-    return {
-        "tokenizer_kind": tokenizer.kind,
-        "tokenizer_hash": tokenizer.fingerprint,
-        "vocab_size": int(tokenizer.vocab_size),
-        "pad_id": int(tokenizer.pad_id),
-        "unk_id": int(tokenizer.unk_id),
-        "bos_id": int(tokenizer.bos_id),
-        "eos_id": int(tokenizer.eos_id),
-    }
-
-
-def _target_fields(target: TargetVocabulary) -> dict[str, Any]:
-    """Return the fields of `metadata.json` about a separate target vocabulary."""
-    return {
-        "task": target.task,
-        "target_vocab_size": target.vocab_size,
-        "labels_hash": target.fingerprint,
-    }
-
-
-@contextlib.contextmanager
-def _naming(data_dir: str | os.PathLike) -> Iterator[None]:
-    """Add the folder's name to errors that name no file, such as a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = os.fspath(data_dir)
-        raise
 
 
 def _chunks(pairs: Iterable) -> Iterator[tuple[int, Sequence]]:

@@ -262,8 +262,8 @@ def test_invalid_utf8_is_dropped_from_training_where_asked(tmp_path):
 
 def test_corpus_of_which_nothing_is_left_is_refused(tmp_path):
     message = (
-        "No pair of the train split is left: of 3 pairs 1 blank, 2 too long. Give more "
-        "text, or raise max_length"
+        "No pair of the train split is left. Of 3 pairs read, dropped: 1 blank, 2 too "
+        "long. Give more text, or raise max_length"
     )
     with pytest.raises(ValueError, match=message):
         prepared(tmp_path, train=[("", ""), ("a b", "a"), ("a", "a b")], options=TWO)

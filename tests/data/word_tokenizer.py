@@ -35,6 +35,10 @@ class WordTokenizer:
     def decode(self, ids):
         return " ".join(self.words[id - 4] for id in ids if id != self.eos_id)
 
+    def ids(self):
+        names = ("vocab_size", "pad_id", "unk_id", "bos_id", "eos_id")
+        return {name: getattr(self, name) for name in names}
+
     def save(self, directory):
         pathlib.Path(directory).mkdir()
         (pathlib.Path(directory) / "words.json").write_text(json.dumps(self.words))

@@ -123,11 +123,13 @@ REFUSED = {
     ),
     "all blank": (
         {"train_source": "blank"},
-        "No pair of the train split is left: of 67 pairs 67 blank. Give more text",
+        "No pair of the train split is left. Of 67 pairs read, dropped: 67 blank. Give "
+        "more text",
     ),
     "all too long": (
         {"valid_source": "long", "valid_target": "long"},
-        "No pair of the valid split is left: of 7 pairs 7 too long. Give more text",
+        "No pair of the valid split is left. Of 7 pairs read, dropped: 7 too long. "
+        "Give more text",
     ),
     "invalid UTF-8": (
         {"valid_target": "latin1"},
