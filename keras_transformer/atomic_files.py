@@ -123,54 +123,34 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def check_folder(path: str | os.PathLike) -> None:
-    """Raise if `path` exists and is not a folder.
-
-    Raises:
-        NotADirectoryError: If it is a file.
-    """
+    """Raise NotADirectoryError if `path` exists and is not a folder."""
     if os.path.exists(path) and not os.path.isdir(path):
         raise NotADirectoryError(
             f"{path} is a file, but a folder is needed: give another path."
         )
 
 
-class NumberedFolder:
-    """A folder that gets its number when it is complete."""
-
-    def __init__(self, aside: pathlib.Path):
-        self.aside = aside
-        # Set when the folder has its final path.
-        self.path: pathlib.Path | None = None
-
-
-@contextlib.contextmanager
-def numbered_folder(
-    parent: str | os.PathLike, next_number: Callable[[pathlib.Path], int]
-) -> Iterator[NumberedFolder]:
-    """Fill a temporary folder, then rename it to the next free number in `parent`.
+def rename_to_number(
+    folder: pathlib.Path,
+    parent: pathlib.Path,
+    next_number: Callable[[pathlib.Path], int],
+) -> pathlib.Path:
+    """Rename a folder of `folder_aside` to the next free number; return its path.
 
     Several processes may do this at the same time; each gets its own number.
 
     Args:
-        parent: Folder of the numbered folders; it is made if absent.
+        folder: The folder, on the same disk as `parent`.
+        parent: Folder of the numbered folders.
         next_number: Returns the number to try, given `parent`.
-
-    Yields:
-        The folder: fill `aside`; afterwards `path` is its path.
     """
-    check_folder(parent)
-    parent = pathlib.Path(parent)
-    with folder_aside(parent / "new") as aside:
-        numbered = NumberedFolder(aside)
-        yield numbered
-        while numbered.path is None:
-            path = parent / str(next_number(parent))
-            try:
-                os.rename(aside, path)  # never over a folder with content
-                numbered.path = path
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
+    while True:
+        try:
+            # Never over a folder with content.
+            return folder.rename(parent / str(next_number(parent)))
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
 
 
 @contextlib.contextmanager
@@ -262,10 +242,9 @@ def _opened(path, *how, **options) -> Iterator[BinaryIO]:
 
 
 def _lock(file: BinaryIO) -> None:
-    """Lock a file until it is closed, if the file system has locks.
+    """Lock a file until it is closed; OSError if another program holds the lock.
 
-    Raises:
-        OSError: If another program holds the lock.
+    Does nothing on a file system without locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

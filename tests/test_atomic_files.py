@@ -100,7 +100,7 @@ def test_the_umask_of_other_threads_is_not_touched(tmp_path, monkeypatch):
     atomic_files.atomic_write(tmp_path / "a.txt", "x")
     with atomic_files.atomic_folder(tmp_path / "folder"):
         pass
-    with atomic_files.numbered_folder(tmp_path / "versions", lambda parent: 1):
+    with atomic_files.folder_aside(tmp_path / "model"):
         pass
 
 
@@ -165,11 +165,8 @@ def test_a_file_in_place_of_a_folder_is_refused_and_stays(tmp_path):
         atomic_files.atomic_folder(path),
     ):
         raise AssertionError("It began to work.")
-    with (
-        pytest.raises(NotADirectoryError, match=message),
-        atomic_files.numbered_folder(path, lambda parent: 1),
-    ):
-        raise AssertionError("It began to work.")
+    with pytest.raises(NotADirectoryError, match=message):
+        atomic_files.check_folder(path)
     assert path.read_text() == "years of work"
 
 
@@ -343,29 +340,32 @@ def test_a_numbered_folder_takes_the_next_free_number(tmp_path):
     def next_number(parent):
         return 1 + sum(path.name.isdecimal() for path in parent.iterdir())
 
-    with atomic_files.numbered_folder(tmp_path / "new", next_number) as numbered:
-        (numbered.aside / "mine").touch()
-        (tmp_path / "new" / "1").mkdir()
-        (tmp_path / "new" / "1" / "theirs").touch()
-    assert numbered.path == tmp_path / "new" / "2"
-    assert [path.name for path in numbered.path.iterdir()] == ["mine"]
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["1", "2"]
+    with atomic_files.folder_aside(tmp_path / "new") as aside:
+        (aside / "mine").touch()
+        (tmp_path / "1").mkdir()
+        (tmp_path / "1" / "theirs").touch()
+        path = atomic_files.rename_to_number(aside, tmp_path, next_number)
+    assert path == tmp_path / "2"
+    assert names(path) == ["mine"]
+    assert names(tmp_path) == ["1", "2"]
 
 
 def test_a_number_taken_at_the_last_moment_is_not_overwritten(tmp_path):
     answers = iter([1, 2])
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "theirs").touch()
-    with atomic_files.numbered_folder(
-        tmp_path, lambda parent: next(answers)
-    ) as numbered:
-        (numbered.aside / "mine").touch()
-    assert numbered.path == tmp_path / "2"
+    with atomic_files.folder_aside(tmp_path / "new") as aside:
+        (aside / "mine").touch()
+        path = atomic_files.rename_to_number(aside, tmp_path, lambda _: next(answers))
+    assert path == tmp_path / "2"
     assert (tmp_path / "1" / "theirs").exists()
 
 
-def test_a_numbered_folder_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), atomic_files.numbered_folder(tmp_path, id):
+def test_a_folder_that_cannot_be_filled_leaves_nothing(tmp_path):
+    with (
+        pytest.raises(ZeroDivisionError),
+        atomic_files.folder_aside(tmp_path / "new"),
+    ):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
@@ -413,8 +413,8 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_fills_stays(
     kill(killed)
     assert {f"{tmp_path}/{name}" for name in names(tmp_path)} == {left, filled}
     (tmp_path / ".new.mine").mkdir()  # a person's own folder
-    with atomic_files.numbered_folder(tmp_path, lambda parent: 1):
-        pass
+    with atomic_files.folder_aside(tmp_path / "new") as aside:
+        atomic_files.rename_to_number(aside, tmp_path, lambda parent: 1)
     assert names(tmp_path) == sorted([os.path.basename(filled), ".new.mine", "1"])
 
 

@@ -88,6 +88,7 @@ def export(
         OSError: If the disk is full or the folder cannot be written.
         ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
+    export_dir = pathlib.Path(export_dir)
     atomic_files.check_folder(export_dir)
     is_parser = isinstance(searcher, Parser)
     if is_parser and num_best is not None:
@@ -104,8 +105,7 @@ def export(
         check_choice("signature", name, chosen)
     if signatures:
         chosen = {name: chosen[name] for name in signatures}
-    with atomic_files.numbered_folder(export_dir, next_version) as numbered:
-        aside = numbered.aside
+    with atomic_files.folder_aside(export_dir / "new") as aside:
         try:
             owner = _owner(served, chosen.values())
             tf.saved_model.save(owner, str(aside), signatures=chosen)
@@ -124,7 +124,7 @@ def export(
             warmup.write_warmup_requests(aside, searcher, list(chosen))
         if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
             check_same(searcher, aside, check_texts)
-    return numbered.path
+        return atomic_files.rename_to_number(aside, export_dir, next_version)
 
 
 def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Module:
