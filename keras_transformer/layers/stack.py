@@ -50,10 +50,12 @@ class ConfiguredLayer(keras.layers.Layer):
             layer.build()
             setattr(self, name, layer)
 
-    def attention(self, name: str) -> MultiHeadAttention:
+    def attention(
+        self, name: str, layer_class: type = MultiHeadAttention, **options: Any
+    ) -> MultiHeadAttention:
         """Create a multi-head attention with the sizes of the config."""
         config = self.config
-        layer = MultiHeadAttention(
+        layer = layer_class(
             config.d_model,
             config.num_heads,
             config.head_key_dim,
@@ -62,27 +64,18 @@ class ConfiguredLayer(keras.layers.Layer):
             dropout_rate=config.attention_dropout_rate,
             dtype=self.dtype_policy,
             name=name,
+            **options,
         )
         return self._built(layer)
 
     def own_attention(self, name: str, causal: bool) -> MultiHeadAttention:
         """Create a self-attention; restricted if the config has a window."""
-        config = self.config
-        if config.attention_window is None:
+        window = self.config.attention_window
+        if window is None:
             return self.attention(name)
-        layer = RestrictedSelfAttention(
-            config.d_model,
-            config.num_heads,
-            config.head_key_dim,
-            config.head_value_dim,
-            use_bias=config.attention_bias,
-            dropout_rate=config.attention_dropout_rate,
-            window=config.attention_window,
-            causal=causal,
-            dtype=self.dtype_policy,
-            name=name,
+        return self.attention(
+            name, RestrictedSelfAttention, window=window, causal=causal
         )
-        return self._built(layer)
 
     def feed_forward(self, name: str, d_ff: int) -> FeedForward:
         """Create a feed-forward network of width `d_ff`."""
