@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -12,14 +13,17 @@ from typing import Any
 from keras_transformer import atomic_files, text_files
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.parsing.parser import (
+    Parse,
     Parser,
     ParseText,
     parse_in_batches,
 )
 from keras_transformer.treebank import drawing, trees, words
 
+AnyParse = Parse | ParseText
+
 # Takes sentences and returns the parse of each, in order.
-Parse = Callable[[Sequence[str]], Sequence[ParseText]]
+ParseFunction = Callable[[Sequence[str]], Sequence[AnyParse]]
 
 # Lines that are parsed and written together.
 _LINES_PER_BLOCK = 1024
@@ -56,6 +60,19 @@ class Sentences:
             raise ValueError(f"{problem} Or leave such lines out with --skip_bad.")
         self.texts[index] = None
         self.problems.append(problem)
+
+    def kept(self, block: range) -> list[int]:
+        """Return the indices of a block's sentences that are not left out."""
+        return [index for index in block if self.texts[index] is not None]
+
+    def leave_out_cut(self, indices: Sequence[int], is_cut: Sequence[bool]) -> None:
+        """Leave out the sentences that the model's input limit cuts, or raise."""
+        for index in itertools.compress(indices, is_cut):
+            self.leave_out(
+                index,
+                f"{self.location(index)}, is longer than the model reads. Split the "
+                "sentence.",
+            )
 
     def location(self, index: int) -> str:
         """Return the file and line of a sentence, for messages."""
@@ -99,26 +116,19 @@ def read_sentences(
     return sentences
 
 
-def with_parser(parser: Parser, batch_size: int | None = None) -> Parse:
+def with_parser(parser: Parser, batch_size: int | None = None) -> ParseFunction:
     """Return a function that parses with a trained model; invalid trees are repaired.
 
     Args:
         parser: The model.
         batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
-
-    def parse(sentences):
-        return [
-            ParseText(str(found.tree), found.score, found.truncated, found.valid)
-            for found in parser.parse(sentences, batch_size or PARSING_BATCH_SIZE)
-        ]
-
-    return parse
+    return lambda sentences: parser.parse(sentences, batch_size or PARSING_BATCH_SIZE)
 
 
 def with_export(
     parse_batch: Callable[[Any], dict[str, Any]], batch_size: int | None = None
-) -> Parse:
+) -> ParseFunction:
     """Return a function that parses with an exported model.
 
     Invalid trees, which the export's constraint excludes unless the model is broken,
@@ -134,23 +144,19 @@ def with_export(
 
 
 def leave_out_too_long(sentences: Sentences, parser: Parser) -> None:
-    """Leave out sentences over the model's input limit, or raise an error.
-
-    Raises:
-        ValueError: If a sentence is too long and `skip_bad` is False.
-    """
-    kept = _kept(sentences, range(len(sentences.texts)))
+    """Leave out sentences over the model's input limit, or raise ValueError."""
+    kept = sentences.kept(range(len(sentences.texts)))
     if kept:
         texts = [sentences.texts[index] for index in kept]
-        _leave_out(sentences, kept, parser.too_long(texts))
+        sentences.leave_out_cut(kept, parser.too_long(texts))
 
 
 def parse_and_write(
     sentences: Sentences,
-    parse: Parse,
+    parse: ParseFunction,
     path: str | os.PathLike | None,
     draw: str = "none",
-) -> list[ParseText | None]:
+) -> list[AnyParse | None]:
     """Parse the sentences that are not bad, and write trees as they are found.
 
     With `draw="svg"`, all trees are written at the end. Progress is reported by
@@ -170,7 +176,7 @@ def parse_and_write(
             False, or same as `write_parses`.
     """
     count = len(sentences.texts)
-    parses: list[ParseText | None] = []
+    parses: list[AnyParse | None] = []
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(text_files.progress(count))
         if draw != "svg":
@@ -188,12 +194,12 @@ def parse_and_write(
 
 
 def _parse_block(
-    sentences: Sentences, parse: Parse, block: range
-) -> list[ParseText | None]:
+    sentences: Sentences, parse: ParseFunction, block: range
+) -> list[AnyParse | None]:
     """Return the parses of a range of lines, None for bad sentences."""
-    kept = _kept(sentences, block)
+    kept = sentences.kept(block)
     answers = parse([sentences.texts[index] for index in kept]) if kept else []
-    _leave_out(sentences, kept, [answer.truncated for answer in answers])
+    sentences.leave_out_cut(kept, [answer.truncated for answer in answers])
     parses = dict(zip(kept, answers, strict=True))
     return [
         parses[index] if sentences.texts[index] is not None else None for index in block
@@ -202,7 +208,7 @@ def _parse_block(
 
 def write_parses(
     path: str | os.PathLike | None,
-    parses: Sequence[ParseText | None],
+    parses: Sequence[AnyParse | None],
     draw: str = "none",
 ) -> None:
     """Write trees as brackets or as drawings.
@@ -235,7 +241,7 @@ def write_parses(
         atomic_files.atomic_write(folder / f"{number}.svg", drawing.draw_svg(tree))
 
 
-def _to_lines(parses: Sequence[ParseText | None], draw: str) -> list[str]:
+def _to_lines(parses: Sequence[AnyParse | None], draw: str) -> list[str]:
     """Return brackets, or drawings if `draw` is "text"; "" for a missing parse."""
     if draw == "none":
         return ["" if parse is None else parse.text for parse in parses]
@@ -243,21 +249,5 @@ def _to_lines(parses: Sequence[ParseText | None], draw: str) -> list[str]:
     return [f"{drawing.draw_text(tree)}\n" if tree else "" for tree in found]
 
 
-def _tree(parse: ParseText) -> trees.Tree | None:
+def _tree(parse: AnyParse) -> trees.Tree | None:
     return trees.from_string(parse.text) if parse.text else None
-
-
-def _kept(sentences: Sentences, block: range) -> list[int]:
-    return [index for index in block if sentences.texts[index] is not None]
-
-
-def _leave_out(
-    sentences: Sentences, indices: Sequence[int], truncated: Sequence[bool]
-) -> None:
-    for index, is_too_long in zip(indices, truncated, strict=True):
-        if is_too_long:
-            sentences.leave_out(
-                index,
-                f"{sentences.location(index)}, is longer than the model reads. Split "
-                "the sentence.",
-            )

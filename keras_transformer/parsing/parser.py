@@ -39,6 +39,11 @@ class Parse(NamedTuple):
     # Whether the model's output was a tree over the sentence.
     valid: bool
 
+    @property
+    def text(self) -> str:
+        """Brackets on one line; "" for no tree."""
+        return "" if self.tree is None else str(self.tree)
+
 
 class ParseText(NamedTuple):
     """The parse of one sentence as text, same as the outputs of an export."""
@@ -171,13 +176,13 @@ class Parser(SequenceGenerator):
         is_valid = result.finished[:, 0] | ~has_words
         if not self.constrained:
             is_valid &= is_tree(self.vocabulary, num_words, symbols) | ~has_words
-        trees = graph_text.write_trees(
+        written = graph_text.write_trees(
             self.vocabulary,
             tf.where(is_valid[:, tf.newaxis], symbols, config.PAD_ID),
             words,
         )
         return {
-            "tree": trees,
+            "tree": written,
             "symbols": symbols,
             "score": tf.where(has_words, result.scores[:, 0], 0.0),
             "truncated": truncated,
@@ -271,9 +276,9 @@ def parse_in_batches(
 
     def parse_one_batch(batch):
         answer = parse_batch(tf.constant(batch, tf.string))
-        trees = [tree.decode() for tree in answer["tree"].numpy()]
+        texts = [tree.decode() for tree in answer["tree"].numpy()]
         others = (answer[name].numpy().tolist() for name in ParseText._fields[1:])
-        return list(map(ParseText, trees, *others))
+        return list(map(ParseText, texts, *others))
 
     return in_batches(sentences, batch_size, parse_one_batch)
 
