@@ -25,7 +25,7 @@ def describe() -> dict[str, Any]:
 
     return {
         "date": datetime.date.today().isoformat(),
-        "cpu": _cpu_name(),
+        "cpu": _cpu_field("model name") or platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "gpus": [
             tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
@@ -61,10 +61,6 @@ def has_gpu() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
-
-
-def _cpu_name() -> str:
-    return _cpu_field("model name") or platform.processor()
 
 
 def _cpu_field(name: str) -> str:

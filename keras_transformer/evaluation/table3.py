@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import multiprocessing
 import os
@@ -37,6 +38,7 @@ _MINI_WIDTH, _MINI_DEPTH = 4, 2
 _MINI_STEPS, _MINI_WARMUP, _MINI_BATCH = 50, 10, 10
 # Tokens of a sentence in estimates of cost.
 _LENGTH = 30
+_PRINT_AT_ONCE = functools.partial(print, flush=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +133,6 @@ def seconds_left(
     return seconds * flops(chosen.keys() - results.keys()) / flops(results)
 
 
-def print_at_once(line: str) -> None:
-    """Print a line without buffering."""
-    print(line, flush=True)
-
-
 def run_row(
     row: str,
     preset: presets.Preset,
@@ -143,7 +140,7 @@ def run_row(
     row_dir: str,
     options: dict[str, Any],
     resolve_options: dict[str, Any],
-    write: Callable[[str], None] = print_at_once,
+    write: Callable[[str], None] = _PRINT_AT_ONCE,
 ) -> RowResult:
     """Train and evaluate a row, resume it, or read its result if it is finished.
 
@@ -320,13 +317,7 @@ class _Clock:
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:
-    _end_with_parent()
-    if prepare is not None:
-        prepare()
-
-
-def _end_with_parent() -> None:
-    """Make this process end when its parent ends."""
+    """Make this process end when its parent ends, then call `prepare`."""
     logging.set_verbosity(logging.WARNING)
     os.setsid()  # only the parent gets Ctrl-C; it then ends this process
     parent = multiprocessing.parent_process()
@@ -336,3 +327,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+    if prepare is not None:
+        prepare()

@@ -40,10 +40,11 @@ def watching(model_dir: ModelDir, process: Process) -> Iterator[None]:
         if process.count == 1:
             raise
         newest = model_dir.checkpoints().latest()
+        reason = error.message.strip().splitlines()[0][:200]
         where = f"from step {newest.step:,}" if newest else "from the beginning"
         raise LostWorkerError(
             f"Worker {process.rank} of {process.count} ends: another has ended or "
-            f"cannot be reached ({_first_line(error)}). Start all workers again: "
+            f"cannot be reached ({reason}). Start all workers again: "
             f"training resumes {where}, with any number of workers."
         ) from error
 
@@ -79,7 +80,3 @@ def is_asked(process: Process, stop: Stop) -> bool:
 def interruptible(process: Process, stop: Stop) -> contextlib.AbstractContextManager:
     """Let a signal end the block at once, unless other processes wait for it."""
     return stop.interruptible() if process.count == 1 else contextlib.nullcontext()
-
-
-def _first_line(error: tf.errors.OpError) -> str:
-    return error.message.strip().splitlines()[0][:200]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from keras_transformer import config
 from keras_transformer.treebank import trees
 
 # Symbol for the next word of the sentence.
@@ -190,10 +191,7 @@ def repair(
     Raises:
         ValueError: If `num_words` is below 1.
     """
-    if num_words < 1:
-        raise ValueError(
-            f"`num_words` must be at least 1. Received: num_words={num_words}."
-        )
+    config.check_at_least("num_words", num_words, 1)
     repaired: list[str] = []
     stack: list[str] = []
     position = 0
