@@ -418,11 +418,7 @@ def check_choice(name: str, value: str, choices: Collection[str]) -> None:
 
 
 def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
-    """Build a config from a mapping, as read from JSON.
-
-    Raises:
-        ValueError: If a key is not a field of `config_class`.
-    """
+    """Build a config from a mapping, as read from JSON; ValueError for other keys."""
     names = [field.name for field in dataclasses.fields(config_class)]
     for key in values:
         check_choice(f"{config_class.__name__} field", key, names)

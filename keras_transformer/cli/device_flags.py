@@ -19,8 +19,7 @@ PRECISION = field_flags.define(RunConfig, only=("precision",))["precision"]
 def options() -> dict[str, Any]:
     """Return the fields of `RunOptions` that these flags set.
 
-    Raises:
-        ValueError: If two flags exclude each other.
+    ValueError if two flags exclude each other.
     """
     given = field_flags.values(_OPTIONS)
     if given["distribution"] == "one_device" and given["num_replicas"] not in (None, 1):

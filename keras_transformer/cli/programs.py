@@ -82,11 +82,7 @@ def run(
 
 
 def check_given(*needed: flags.FlagHolder) -> None:
-    """Raise unless all of these flags have a value.
-
-    Raises:
-        ValueError: If one has no value; the message names it.
-    """
+    """Raise ValueError unless all of these flags have a value."""
     for flag in needed:
         if flag.value is None:
             raise ValueError(f"--{flag.name} is needed.")

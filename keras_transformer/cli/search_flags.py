@@ -31,14 +31,11 @@ def given() -> dict[str, Any]:
 
 
 def check_num_best(num_best: flags.FlagHolder, config: Mapping[str, Any]) -> None:
-    """Raise if more hypotheses are requested than are kept alive.
+    """Raise ValueError if more hypotheses are requested than are kept alive.
 
     Args:
         num_best: The flag with the requested number.
         config: The model's `config.json`, if known.
-
-    Raises:
-        ValueError: If more are requested; the message names the flags.
     """
     beam_size, owner = BEAM_SIZE.value, ""
     if beam_size is None:

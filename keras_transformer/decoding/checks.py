@@ -45,8 +45,7 @@ def checked_prefix(
 ) -> tf.Tensor:
     """Return the forced prefix as int32 `[batch, prefix_length]`; `[batch, 0]` if None.
 
-    Raises:
-        ValueError: If it has another dtype or shape.
+    ValueError if it has another dtype or shape.
     """
     if forced_prefix is None:
         return tf.zeros([tf.shape(max_lengths)[0], 0], tf.int32)

@@ -242,11 +242,7 @@ def in_own_process(
 
 
 def read_result(row_dir: str | os.PathLike) -> RowResult | None:
-    """Read the result of a row; None if it is not finished.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
+    """Read the result of a row; None if it is not finished, ValueError if damaged."""
     path = pathlib.Path(row_dir) / "result.json"
     if not path.exists():
         return None

@@ -304,11 +304,7 @@ def longest(limits: tf.Tensor) -> tf.Tensor:
 
 
 def check_vocabulary(model: Transformer, tokenizer: Any) -> None:
-    """Check that the tokenizer has the vocabulary size and special ids of the model.
-
-    Raises:
-        ValueError: If sizes or special ids differ.
-    """
+    """Raise ValueError unless vocabulary size and special ids are the model's."""
     config = model.config
     wanted = {
         "vocab_size": config.vocab_size,

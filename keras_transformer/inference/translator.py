@@ -216,11 +216,7 @@ class Translator(SequenceGenerator):
 
 
 def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
-    """Check the number of hypotheses to return.
-
-    Raises:
-        ValueError: If it is outside [1, beam_size].
-    """
+    """Raise ValueError unless `num_best` is in [1, beam_size]."""
     check_at_least("num_best", num_best, 1)
     if num_best > decoding.beam_size:
         raise ValueError(

@@ -284,11 +284,7 @@ def parse_in_batches(
 
 
 def check_symbols(model: Transformer, vocabulary: SymbolVocabulary) -> None:
-    """Raise unless the vocabulary matches the model's outputs.
-
-    Raises:
-        ValueError: If the size or a special id differs.
-    """
+    """Raise ValueError unless size and special ids are those of the model's outputs."""
     wanted = {
         "output_vocab_size": vocabulary.vocab_size,
         "pad_id": config.PAD_ID,
@@ -305,11 +301,9 @@ def check_symbols(model: Transformer, vocabulary: SymbolVocabulary) -> None:
 
 
 def check_room(decoding: DecodingConfig) -> None:
-    """Raise unless every sentence has room for a tree.
+    """Raise ValueError unless every sentence has room for a tree.
 
-    Raises:
-        ValueError: If `max_input_length` (a word and EOS) or `extra_decode_length` (the
-            root's brackets) is below 2.
+    The input needs a word and EOS, the output the root's brackets.
     """
     for name in ("max_input_length", "extra_decode_length"):
         if getattr(decoding, name) < 2:

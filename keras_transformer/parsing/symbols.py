@@ -103,11 +103,7 @@ class SymbolVocabulary:
         return symbols
 
     def save(self, path: str | os.PathLike) -> None:
-        """Save labels and tags to a file.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Save labels and tags to a file."""
         content = {
             "format_version": FORMAT_VERSION,
             "labels": self.labels,

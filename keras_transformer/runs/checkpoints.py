@@ -71,11 +71,7 @@ class Checkpoint(NamedTuple):
         return state
 
     def check_is_there(self) -> None:
-        """Raise if the folder is gone.
-
-        Raises:
-            RemovedCheckpointError: If it is.
-        """
+        """Raise RemovedCheckpointError if the folder is gone."""
         if not self.path.is_dir():
             raise RemovedCheckpointError(
                 f"{self.path} was removed in the meantime, by a training that is "
@@ -176,27 +172,20 @@ def restore(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
 
 
 def check_files(checkpoint: Checkpoint) -> None:
-    """Raise unless the files of a checkpoint are intact.
-
-    Raises:
-        DamagedCheckpointError: If a file differs from what was written.
-    """
+    """Raise DamagedCheckpointError if a file differs from what was written."""
     for name, expected in checkpoint.state["sha256"].items():
         file = checkpoint.path / name
-        if not _has_hash(file, expected):
+        try:
+            is_intact = atomic_files.sha256_of(file) == expected
+        except FileNotFoundError:
+            is_intact = False
+        if not is_intact:
             checkpoint.check_is_there()
             raise DamagedCheckpointError(
                 f"{checkpoint.path} is damaged: {name} is absent or was changed "
                 "after it was written. Delete the folder to use the checkpoint before "
                 "it."
             )
-
-
-def _has_hash(file: pathlib.Path, expected: str) -> bool:
-    try:
-        return atomic_files.sha256_of(file) == expected
-    except FileNotFoundError:
-        return False
 
 
 def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:

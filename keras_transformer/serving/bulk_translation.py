@@ -148,11 +148,7 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
 def run_pipeline(
     shards: Sequence[Shard], config: BeamTranslationConfig, options: PipelineOptions
 ) -> None:
-    """Translate shards.
-
-    Raises:
-        RuntimeError: If the pipeline fails.
-    """
+    """Translate shards; RuntimeError if the pipeline fails."""
     pipeline = beam.Pipeline(options=options)
     (
         pipeline
@@ -257,11 +253,7 @@ def atomic_write(path: str, text: str) -> None:
 
 
 def find_files(pattern: str) -> list[str]:
-    """Return the files that match a pattern, sorted by name.
-
-    Raises:
-        FileNotFoundError: If no file matches.
-    """
+    """Return the files that match a pattern, sorted; FileNotFoundError if none does."""
     paths = sorted(_list(pattern))
     if not paths:
         raise FileNotFoundError(f"No file {pattern}. Check --input.")
@@ -313,11 +305,7 @@ def plan_shards(config: BeamTranslationConfig, index: Index) -> list[Shard]:
 
 
 def check_written(shards: Sequence[Shard]) -> None:
-    """Raise unless all shards exist.
-
-    Raises:
-        RuntimeError: If a runner lost some without an error.
-    """
+    """Raise RuntimeError if a runner has lost shards without an error."""
     lost = [shard.path for shard in shards if is_missing(shard)]
     if lost:
         raise RuntimeError(

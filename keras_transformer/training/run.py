@@ -207,11 +207,7 @@ def go_back(
 
 
 def save_and_stop(run: Run, callbacks: Callbacks) -> NoReturn:
-    """Save a run that a signal asked to stop, and say where it stands.
-
-    Raises:
-        StoppedBySignalError: Always.
-    """
+    """Save a run that a signal asked to stop, and raise `StoppedBySignalError`."""
     # A signal during an evaluation leaves the later callbacks one step behind.
     step, number = callbacks["progress"].step, run.stop.number
     reason = f"stopped by {signal.Signals(number).name}"

@@ -17,13 +17,10 @@ _FREE = {"train_steps", "average_last", "accumulate_steps", "corpus_hash"}
 
 
 def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:
-    """Raise if the folder holds a run that this one does not continue.
+    """Raise ValueError if the folder holds a run that this one does not continue.
 
     A resumed run may have more steps, average other checkpoints and split batches into
     other microbatches. Any other change would contradict its `config.json`.
-
-    Raises:
-        ValueError: If another field differs; the message names it.
     """
     if not model_dir.config_path.exists():
         return
@@ -41,11 +38,10 @@ def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:
 
 
 def check_same_corpus(model_dir: ModelDir, data_dir: str, corpus_hash: str) -> None:
-    """Raise if the folder holds a run on other pairs: step n would be another batch.
+    """Raise ValueError if the folder holds a run on other pairs.
 
-    Raises:
-        ValueError: If it does. Runs of earlier releases, which did not save a hash of
-            their corpus, pass.
+    Step n would then have another batch. Runs of earlier releases, which did not save a
+    hash of their corpus, pass.
     """
     if not model_dir.config_path.exists():
         return
@@ -59,11 +55,7 @@ def check_same_corpus(model_dir: ModelDir, data_dir: str, corpus_hash: str) -> N
 
 
 def check_can_pack(model: ModelConfig) -> None:
-    """Raise if a model cannot keep the pairs of a packed row apart.
-
-    Raises:
-        ValueError: If its attention is restricted.
-    """
+    """Raise ValueError if a model cannot keep the pairs of a packed row apart."""
     if model.attention_window is not None:
         raise ValueError(
             "`pack` must be False with restricted attention, which has no mask for "
@@ -73,12 +65,9 @@ def check_can_pack(model: ModelConfig) -> None:
 
 
 def check_positions(data_dir: str, config: RunConfig) -> None:
-    """Raise if a sentence is longer than the table of learned positions.
+    """Raise ValueError if a sentence is longer than the table of learned positions.
 
     XLA would not raise: it uses the last row for every position beyond the table.
-
-    Raises:
-        ValueError: If a sentence of the training or validation split is too long.
     """
     if config.model.position_encoding != "learned":
         return
@@ -96,11 +85,7 @@ def check_positions(data_dir: str, config: RunConfig) -> None:
 
 
 def load_tokenizer(data_dir: str, config: RunConfig) -> Any:
-    """Return the corpus's tokenizer.
-
-    Raises:
-        ValueError: If the corpus was encoded with another vocabulary than the model's.
-    """
+    """Return the corpus's tokenizer; ValueError if it is not the model's."""
     tokenizer = tokenization.load(f"{data_dir}/tokenizer")
     found = {tokenizer.fingerprint, data.read_metadata(data_dir).tokenizer_hash}
     if found != {config.tokenizer_hash}:
@@ -115,8 +100,7 @@ def load_tokenizer(data_dir: str, config: RunConfig) -> Any:
 def load_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary | None:
     """Return the target vocabulary of a parsing corpus; None for translation.
 
-    Raises:
-        ValueError: If the corpus has other labels than the model.
+    ValueError if the corpus has other labels than the model.
     """
     if config.labels_hash is None:
         return None

@@ -241,9 +241,7 @@ def make_guide(
 ) -> GuidedAlignment | None:
     """Return the loss that guides attention, if the run's configuration has one.
 
-    Raises:
-        ValueError: If the model translates, or the tokens do not tell where words
-            begin.
+    ValueError if the model translates, or the tokens do not tell where words begin.
     """
     weight = config.training.guided_alignment
     if not weight:

@@ -63,11 +63,7 @@ def make_strategy(
 def _resolve_replicas(
     distribution: str, num_replicas: int | None, num_gpus: int
 ) -> int:
-    """Return the replicas of this process.
-
-    Raises:
-        ValueError: If they do not fit the distribution or the GPUs.
-    """
+    """Return the replicas of this process, if the distribution and the GPUs allow."""
     if num_replicas is None:
         return max(num_gpus, 1) if distribution != "one_device" else 1
     if num_replicas < 1 or (distribution == "one_device" and num_replicas > 1):
@@ -100,11 +96,7 @@ def _worker_strategy(num_replicas: int, num_gpus: int) -> tf.distribute.Strategy
 
 
 def check_cluster() -> None:
-    """Raise unless TF_CONFIG names the workers and this process.
-
-    Raises:
-        ValueError: If it does not; the message has an example.
-    """
+    """Raise ValueError, with an example, unless TF_CONFIG names the workers."""
     given = os.environ.get("TF_CONFIG", "")
     if not _cluster_tasks(given):
         raise ValueError(

@@ -29,11 +29,7 @@ class LostWorkerError(OSError):
 
 @contextlib.contextmanager
 def watching(model_dir: ModelDir, process: Process) -> Iterator[None]:
-    """Translate the errors of a lost worker during the block.
-
-    Raises:
-        LostWorkerError: If another worker has ended or cannot be reached.
-    """
+    """Raise `LostWorkerError` in place of TensorFlow's errors during the block."""
     try:
         yield
     except _LOST as error:
@@ -50,11 +46,7 @@ def watching(model_dir: ModelDir, process: Process) -> Iterator[None]:
 
 
 def check_same_step(model_dir: ModelDir, process: Process, step: int) -> None:
-    """Raise in all processes unless each has found the same checkpoint.
-
-    Raises:
-        ValueError: If a process found another step.
-    """
+    """Raise ValueError in all processes unless each has found the same checkpoint."""
     chief_step = process.from_chief(float(step))
     if process.sum_over_processes(abs(step - chief_step)):
         raise ValueError(

@@ -106,17 +106,7 @@ def record_attention(
 def check_layer_and_heads(
     record: AttentionRecord, kind: str, layer: int, heads: list[int]
 ) -> None:
-    """Raise unless the record has this layer and these heads.
-
-    Args:
-        record: The record.
-        kind: "encoder", "decoder" or "cross".
-        layer: Layer number, from 1.
-        heads: Head numbers, from 1.
-
-    Raises:
-        ValueError: If the kind, the layer or a head does not exist.
-    """
+    """Raise ValueError unless the record has this layer and these heads, from 1."""
     check_choice("attention", kind, tuple(KINDS))
     for name, number, maximum in (
         ("layer", layer, record.num_layers(kind)),
