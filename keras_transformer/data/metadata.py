@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 from typing import Any
 
-from keras_transformer import config
+from keras_transformer import config, json_files
 
 FORMAT_VERSION = 1
 FILE_NAME = "metadata.json"
@@ -97,7 +96,7 @@ def read_metadata(data_dir: str | os.PathLike) -> DataMetadata:
 
     Raises:
         FileNotFoundError: If the folder or the file is absent.
-        ValueError: If the file is not readable JSON or has another format version.
+        ValueError: If the file is damaged or has another format version.
     """
     path = pathlib.Path(data_dir) / FILE_NAME
     if not path.exists():
@@ -105,21 +104,8 @@ def read_metadata(data_dir: str | os.PathLike) -> DataMetadata:
             f"No {FILE_NAME} in {data_dir}. Prepare it first with "
             f"bin/prepare_data.py --data_dir={data_dir}."
         )
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        version = values.pop("format_version")
-        if version == FORMAT_VERSION:
-            return _from_json(values)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is not the metadata of a data folder ({error}). Prepare it again "
-            f"with bin/prepare_data.py --data_dir={data_dir} --overwrite."
-        ) from error
-    raise ValueError(
-        f"{path} has format version {version}; this program reads version "
-        f"{FORMAT_VERSION}. Prepare it again with bin/prepare_data.py "
-        f"--data_dir={data_dir} --overwrite."
-    )
+    remedy = f"prepare it again with bin/prepare_data.py --data_dir={data_dir}"
+    return json_files.read(path, FORMAT_VERSION, f"{remedy} --overwrite", _from_json)
 
 
 def _from_json(values: dict[str, Any]) -> DataMetadata:

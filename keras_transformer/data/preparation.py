@@ -6,7 +6,6 @@ import contextlib
 import enum
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import tqdm
 
-from keras_transformer import atomic_files, config, wording
+from keras_transformer import atomic_files, config, json_files, wording
 from keras_transformer.data import corpus, metadata
 from keras_transformer.data.sources import ParallelSource
 
@@ -147,8 +146,9 @@ def prepare(
             corpus_hash=corpus.split_hash(folder / "train"),
             **vocabulary,
         )
-        text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
-        atomic_files.atomic_write(folder / metadata.FILE_NAME, text + "\n")
+        json_files.write(
+            folder / metadata.FILE_NAME, result.to_json(), ascii_only=False
+        )
     return result
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import logging
 
-from keras_transformer import atomic_files, presets
+from keras_transformer import atomic_files, json_files, presets
 from keras_transformer.config import check_choice
 from keras_transformer.model import cost
 
@@ -202,9 +202,7 @@ def run_row(
         num_parameters=summary["num_parameters"],
         seconds=round(clock.save(), 1),
     )
-    atomic_files.atomic_write(
-        folder / "result.json", json.dumps(dataclasses.asdict(result), indent=2) + "\n"
-    )
+    json_files.write(folder / "result.json", dataclasses.asdict(result))
     return result
 
 

@@ -7,14 +7,13 @@ order, and for each label, in sorted order, an opening and a closing symbol.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_transformer import atomic_files, config
+from keras_transformer import config, json_files
 from keras_transformer.treebank.linearisation import WORD
 
 FORMAT_VERSION = 1
@@ -109,7 +108,7 @@ class SymbolVocabulary:
             "labels": self.labels,
             "tags": self.tags,
         }
-        atomic_files.atomic_write(path, json.dumps(content, indent=2) + "\n")
+        json_files.write(path, content)
 
 
 def load(path: str | os.PathLike) -> SymbolVocabulary:
@@ -124,18 +123,9 @@ def load(path: str | os.PathLike) -> SymbolVocabulary:
         raise FileNotFoundError(
             f"No labels at {path}. bin/prepare_data.py --task=parsing writes them."
         )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version, labels = content["format_version"], content["labels"]
-        tags = content.get("tags", ())
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}). Copy it again, or prepare the data again."
-        ) from error
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format version {version}; this program reads version "
-            f"{FORMAT_VERSION}. Prepare the data again, or use the release that wrote "
-            "it."
-        )
-    return SymbolVocabulary(labels, tags)
+    return json_files.read(
+        path,
+        FORMAT_VERSION,
+        "prepare the data again",
+        lambda content: SymbolVocabulary(content["labels"], content.get("tags", ())),
+    )

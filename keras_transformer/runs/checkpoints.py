@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from keras_transformer import atomic_files
+from keras_transformer import atomic_files, json_files
 from keras_transformer.config import check_at_least
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
@@ -131,9 +131,7 @@ class CheckpointFolder:
                 for name in sorted(aside.iterdir())
             }
             content = dict(state, format_version=FORMAT_VERSION, step=step, sha256=sums)
-            atomic_files.atomic_write(
-                aside / _STATE, json.dumps(content, indent=2) + "\n"
-            )
+            json_files.write(aside / _STATE, content)
         if self.keep is not None:
             found = self.list()
             until_now = [old for old in found if old.step <= step]

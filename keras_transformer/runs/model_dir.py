@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -13,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformer import atomic_files, tokenization
+from keras_transformer import atomic_files, json_files, tokenization
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
@@ -61,9 +60,7 @@ class ModelDir:
 
     def write_config(self, config: RunConfig) -> None:
         """Write `config.json`."""
-        atomic_files.atomic_write(
-            self.config_path, json.dumps(config.to_json(), indent=2) + "\n"
-        )
+        json_files.write(self.config_path, config.to_json())
 
     def read_config(self) -> RunConfig:
         """Read `config.json`.
@@ -77,21 +74,10 @@ class ModelDir:
                 f"No model in {self.path}: it has no config.json. Train first with "
                 f"bin/train.py --model_dir={self.path}, or correct --model_dir."
             )
-        try:
-            values = json.loads(self.config_path.read_text(encoding="utf-8"))
-            version = values["format_version"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{self.config_path} is damaged ({error}). Train again into another "
-                "--model_dir."
-            ) from error
-        if version != FORMAT_VERSION:
-            raise ValueError(
-                f"{self.config_path} has format version {version}; this program reads "
-                f"version {FORMAT_VERSION}. Use the release that wrote it, or train "
-                "again."
-            )
-        return RunConfig.from_json(values)
+        remedy = "train again into another --model_dir"
+        return RunConfig.from_json(
+            json_files.read(self.config_path, FORMAT_VERSION, remedy)
+        )
 
     def choose(self, checkpoint: str | None = None) -> Checkpoint:
         """Find the weights to use.

@@ -14,7 +14,7 @@ import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer import atomic_files
+from keras_transformer import atomic_files, json_files
 from keras_transformer.config import check_choice
 from keras_transformer.inference.batch_size import (
     PARSING_BATCH_SIZE,
@@ -117,9 +117,7 @@ def export(
             ) from error
         size = sum(weight.dtype.size * tf.size(weight) for weight in owner.weights)
         described = {**(description or {}), "weights_bytes": int(size)}
-        atomic_files.atomic_write(
-            aside / DESCRIPTION, json.dumps(described, indent=2) + "\n"
-        )
+        json_files.write(aside / DESCRIPTION, described)
         if has_warmup:
             warmup.write_warmup_requests(aside, searcher, list(chosen))
         if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import Any
 
+from keras_transformer import json_files
 from keras_transformer.tokenization import (
     mapped,
     sentence_piece,
@@ -53,20 +53,9 @@ def _read_description(path: pathlib.Path) -> dict[str, Any]:
             f"No tokenizer in {path.parent}: {path.name} is absent. "
             "bin/prepare_data.py writes one into DATA_DIR/tokenizer."
         )
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-        version = description["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged: it must be a JSON object with a format_version "
-            f"({error}). Copy the folder again, or prepare the data again."
-        ) from error
-    if version != tokenizer.FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format version {version}; this program reads version "
-            f"{tokenizer.FORMAT_VERSION}. Prepare the data again, or use the release "
-            "that wrote it."
-        )
+    description = json_files.read(
+        path, tokenizer.FORMAT_VERSION, "prepare the data again"
+    )
     if description.get("kind") not in _CLASSES:
         raise ValueError(
             f"{path} names an unknown kind of tokenizer: {description.get('kind')!r}. "

@@ -74,7 +74,10 @@ def test_absent_metadata_names_the_program_that_makes_it(tmp_path):
 
 def test_other_format_version_says_what_to_do(tmp_path):
     write(tmp_path, {**EXAMPLE.to_json(), "format_version": 99})
-    message = "has format version 99; this program reads version 1. Prepare it again"
+    message = (
+        "has format version 99; this program reads version 1. Use the release that "
+        "wrote it, or prepare it again with bin/prepare_data.py"
+    )
     with pytest.raises(ValueError, match=message):
         read_metadata(tmp_path)
 
@@ -83,6 +86,6 @@ def test_other_format_version_says_what_to_do(tmp_path):
 def test_damaged_metadata_says_what_to_do(tmp_path, text):
     (tmp_path / "metadata.json").write_text(text)
     with pytest.raises(
-        ValueError, match=r"is not the metadata of a data folder .*--overwri"
+        ValueError, match=r"is damaged .*, or prepare it again .*--overwri"
     ):
         read_metadata(tmp_path)
