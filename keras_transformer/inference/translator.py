@@ -230,15 +230,12 @@ def translate_in_batches(
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
 ) -> list[Translation]:
-    """Translate texts in batches of similar length; keeps the order.
+    """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
     Args:
         texts: The sources.
         batch_size: Most sources of a batch.
         translate_batch: A function with the signature of `Translator.translate_batch`.
-
-    Raises:
-        ValueError: If `batch_size` is below 1.
     """
     return in_batches(texts, batch_size, _unpacked(translate_batch))
 
@@ -249,20 +246,7 @@ def translate_in_blocks(
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     block_size: int,
 ) -> Iterator[tuple[int, list[Translation]]]:
-    """Translate texts and yield translations in order when available.
-
-    Args:
-        texts: The sources.
-        batch_size: Most sources of a batch.
-        translate_batch: A function with the signature of `Translator.translate_batch`.
-        block_size: Number of successive texts that are sorted by length together.
-
-    Yields:
-        After each batch, its number of texts and the next translations in order.
-
-    Raises:
-        ValueError: If `batch_size` is below 1.
-    """
+    """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
     return in_blocks(texts, batch_size, _unpacked(translate_batch), block_size)
 
 

@@ -263,15 +263,9 @@ def parse_in_batches(
     batch_size: int,
     parse_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
 ) -> list[ParseText]:
-    """Parse sentences in batches of similar length; return parses in input order.
+    """Parse sentences in batches of similar length, see `in_batches`; keeps the order.
 
-    Args:
-        sentences: The sentences.
-        batch_size: Sentences parsed at once.
-        parse_batch: A function with the signature of `Parser.parse_batch`.
-
-    Raises:
-        ValueError: If `batch_size` is below 1.
+    `parse_batch` is a function with the signature of `Parser.parse_batch`.
     """
 
     def parse_one_batch(batch):

@@ -70,8 +70,10 @@ class BeamTranslationConfig:
         check_at_least("lines_per_shard", self.lines_per_shard, 1)
         check_at_least("batch_size", self.batch_size, 1)
         for name in ("saved_model", "input", "output"):
-            # A worker may have another working directory.
-            object.__setattr__(self, name, _absolute(getattr(self, name)))
+            path = getattr(self, name)
+            if not FileSystems.get_scheme(path):
+                # A worker may have another working directory.
+                object.__setattr__(self, name, os.path.abspath(path))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +245,9 @@ def atomic_write(path: str, text: str) -> None:
     folder, name = FileSystems.split(path)
     temporary = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}")
     try:
-        with _create(temporary) as file:
+        with FileSystems.create(
+            temporary, compression_type=CompressionTypes.UNCOMPRESSED
+        ) as file:
             file.write(text.encode("utf-8"))
         FileSystems.rename([temporary], [path])
     except BaseException:
@@ -483,10 +487,6 @@ def _truncated(output: str) -> str:
     return f"{output}.truncated"
 
 
-def _absolute(path: str) -> str:
-    return path if FileSystems.get_scheme(path) else os.path.abspath(path)
-
-
 def _literal(path: str) -> str:
     """Return a pattern that matches only this path."""
     return re.sub(r"([*?[])", r"[\1]", path)
@@ -495,7 +495,3 @@ def _literal(path: str) -> str:
 def _list(pattern: str) -> set[str]:
     (result,) = FileSystems.match([pattern])
     return {metadata.path for metadata in result.metadata_list}
-
-
-def _create(path: str) -> BinaryIO:
-    return FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)

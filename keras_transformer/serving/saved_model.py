@@ -243,17 +243,7 @@ def translate(
     texts: Sequence[str],
     batch_size: int = TRANSLATION_BATCH_SIZE,
 ) -> list[Translation]:
-    """Translate texts with an exported model, in batches of similar length.
-
-    Args:
-        saved_model: The folder of a version, EXPORT_DIR/VERSION.
-        texts: The sources.
-        batch_size: Sources translated at once.
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate, or is damaged.
-    """
+    """Translate texts with the model that `load` loads: `translate_in_batches`."""
     return translate_in_batches(texts, batch_size, load(saved_model))
 
 
@@ -285,15 +275,7 @@ def load(
 def load_parser(
     saved_model: str | os.PathLike,
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Load an exported parser; return the batch function for `parse_in_batches`.
-
-    Args:
-        saved_model: The folder of a version, local or remote (gs://).
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not parse, or is damaged.
-    """
+    """Load a parser as in `load`; return the batch function for `parse_in_batches`."""
     serve = _signature(saved_model, PARSE_SIGNATURE)
     return lambda text: serve(text=text)
 

@@ -83,25 +83,15 @@ def scores_by_label(
         found.update(left.label for left, _ in comparison.matched)
         right.update(bracket.label for _, bracket in comparison.matched)
     labels = sorted({*num_gold, *num_test}, key=lambda label: (-num_gold[label], label))
-    return {
-        label: _label_score(
-            found[label], num_gold[label], right[label], num_test[label]
+    scores = {}
+    for label in labels:
+        recall = evalb.percent(found[label], num_gold[label])
+        precision = evalb.percent(right[label], num_test[label])
+        f1 = 2 * recall * precision / (recall + precision or 1.0)
+        scores[label] = LabelScore(
+            recall, precision, f1, num_gold[label], num_test[label]
         )
-        for label in labels
-    }
-
-
-def _label_score(found: int, num_gold: int, right: int, num_test: int) -> LabelScore:
-    recall = 100.0 * found / num_gold if num_gold else 0.0
-    precision = 100.0 * right / num_test if num_test else 0.0
-    total = recall + precision
-    return LabelScore(
-        recall=recall,
-        precision=precision,
-        f1=2 * recall * precision / total if total else 0.0,
-        num_gold=num_gold,
-        num_test=num_test,
-    )
+    return scores
 
 
 def right_branching(

@@ -70,17 +70,17 @@ class SentenceScore:
     @property
     def recall(self) -> float:
         """Percentage of gold constituents that the test tree has."""
-        return _percent(self.num_matched, self.num_gold)
+        return percent(self.num_matched, self.num_gold)
 
     @property
     def precision(self) -> float:
         """Percentage of test constituents that are correct."""
-        return _percent(self.num_matched, self.num_test)
+        return percent(self.num_matched, self.num_test)
 
     @property
     def tag_accuracy(self) -> float:
         """Percentage of tags that are correct."""
-        return _percent(self.num_correct_tags, self.num_words)
+        return percent(self.num_correct_tags, self.num_words)
 
     @property
     def is_complete(self) -> bool:
@@ -249,17 +249,17 @@ def summarize(scores: Iterable[SentenceScore]) -> Summary:
         num_error=sum(score.status == ERROR for score in scores),
         num_skipped=sum(score.status == SKIP for score in scores),
         num_valid=len(valid),
-        bracket_recall=_percent(matched, num_gold),
-        bracket_precision=_percent(matched, num_test),
+        bracket_recall=percent(matched, num_gold),
+        bracket_precision=percent(matched, num_test),
         # 2PR / (P + R), simplified.
-        bracket_f1=_percent(2 * matched, num_gold + num_test),
-        complete_match=_percent(sum(score.is_complete for score in valid), len(valid)),
+        bracket_f1=percent(2 * matched, num_gold + num_test),
+        complete_match=percent(sum(score.is_complete for score in valid), len(valid)),
         average_crossing=sum(crossing) / max(len(valid), 1),
-        no_crossing=_percent(sum(number == 0 for number in crossing), len(valid)),
-        two_or_less_crossing=_percent(
+        no_crossing=percent(sum(number == 0 for number in crossing), len(valid)),
+        two_or_less_crossing=percent(
             sum(number <= 2 for number in crossing), len(valid)
         ),
-        tag_accuracy=_percent(
+        tag_accuracy=percent(
             sum(score.num_correct_tags for score in valid),
             sum(score.num_words for score in valid),
         ),
@@ -377,7 +377,8 @@ def _crosses(bracket: trees.Constituent, others: Sequence[trees.Constituent]) ->
     )
 
 
-def _percent(part: int, whole: int) -> float:
+def percent(part: int, whole: int) -> float:
+    """Return a share in percent; 0 of nothing."""
     return 100.0 * part / whole if whole else 0.0
 
 
