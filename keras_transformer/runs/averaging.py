@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
+from keras_transformer.config import check_at_least
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
@@ -13,7 +15,6 @@ from keras_transformer.runs.checkpoints import (
     CheckpointFolder,
     RemovedCheckpointError,
     average,
-    choose_for_averaging,
 )
 from keras_transformer.runs.model_dir import ModelDir
 
@@ -75,7 +76,7 @@ def average_run(
 def choose(
     run: ModelDir, last: int | None, default: int, min_steps_apart: int
 ) -> list[Checkpoint]:
-    """Return the newest checkpoints of a run, to be averaged.
+    """Return the newest checkpoints of a run, refusing those that are almost the same.
 
     Args:
         run: The run.
@@ -85,10 +86,22 @@ def choose(
     """
     run.choose("latest")  # raises if there is none
     found = run.checkpoints().list()
-    if last is not None and last > len(found):
+    if last is None:
+        last = min(default, len(found))
+    check_at_least("last", last, 1)
+    if last > len(found):
         raise ValueError(
             f"`last` must be at most the number of checkpoints in {run.path}, "
             f"{len(found)}. Received: last={last}. Resume training with "
             f"--keep_checkpoints={last}, or average fewer."
         )
-    return choose_for_averaging(found, last or default, min_steps_apart)
+    chosen = found[-last:]
+    for earlier, later in itertools.pairwise(chosen):
+        if later.step - earlier.step < min_steps_apart:
+            raise ValueError(
+                f"{earlier.path.name} and {later.path.name} are "
+                f"{later.step - earlier.step} steps apart, but `min_steps_apart` is "
+                f"{min_steps_apart}: averaging almost equal checkpoints gains nothing. "
+                "Take fewer with --last, or lower --min_steps_apart."
+            )
+    return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import pathlib
@@ -252,34 +251,6 @@ def average(checkpoints: Sequence[Checkpoint], model: Transformer) -> Transforme
             total += weight.numpy()
     merged.set_weights([total / len(checkpoints) for total in sums])
     return merged
-
-
-def choose_for_averaging(
-    checkpoints: Sequence[Checkpoint], last: int, min_steps_apart: int = 1
-) -> list[Checkpoint]:
-    """Return the last checkpoints, refusing those that are almost the same.
-
-    Args:
-        checkpoints: All there are, oldest first.
-        last: How many to take.
-        min_steps_apart: Steps that must lie between two of them.
-
-    Raises:
-        ValueError: If there are none, or two are closer than `min_steps_apart`.
-    """
-    check_at_least("last", last, 1)
-    chosen = list(checkpoints)[-last:]
-    if not chosen:
-        raise ValueError("There are no checkpoints to average.")
-    for earlier, later in itertools.pairwise(chosen):
-        if later.step - earlier.step < min_steps_apart:
-            raise ValueError(
-                f"{earlier.path.name} and {later.path.name} are "
-                f"{later.step - earlier.step} steps apart, but `min_steps_apart` is "
-                f"{min_steps_apart}: averaging almost equal checkpoints gains nothing. "
-                "Take fewer with --last, or lower --min_steps_apart."
-            )
-    return chosen
 
 
 def _write_variables(folder: pathlib.Path, trackables: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ from keras_transformer.runs.checkpoints import (
     CheckpointFolder,
     RemovedCheckpointError,
     average,
-    choose_for_averaging,
     restore,
     restore_newest,
 )
@@ -264,8 +263,10 @@ def test_what_cannot_be_averaged_is_refused(run):
         ValueError, match="at most the number of checkpoints.*3.*last=4"
     ):
         averaging.average_run(run.path, last=4)
-    with pytest.raises(ValueError, match="no checkpoints to average"):
-        choose_for_averaging([], 5)
+    with pytest.raises(ValueError, match="`last` must be at least 1"):
+        averaging.average_run(run.path, last=0)
+    with pytest.raises(FileNotFoundError, match="No checkpoint 'latest' in"):
+        averaging.choose(ModelDir(run.path / "empty"), None, 5, 1)
     with pytest.raises(ValueError, match="no checkpoints to average"):
         average([], make())
 
