@@ -254,7 +254,7 @@ def fitting_pairs(
             )
     if len(source_lengths) != len(target_lengths):
         raise ValueError(
-            "`source_lengths` and `target_lengths` must be of the same pairs. "
+            "`source_lengths` and `target_lengths` must have the same shape. "
             f"Received: {len(source_lengths)} and {len(target_lengths)} lengths."
         )
     if not len(source_lengths):

@@ -123,7 +123,7 @@ class EncodedCorpus:
             if num_ends != len(self) or np.any(tokens[offsets[1:] - 1] != eos_id):
                 raise ValueError(
                     "`pack` tells pairs apart by EOS, which must end every sentence "
-                    f"and occur nowhere else. Received: {num_ends:,} of EOS ({eos_id}) "
+                    f"and occur nowhere else. Received: {num_ends:,} EOS ({eos_id}) "
                     f"in {len(self):,} sentences of the {name}. Train without --pack, "
                     "or prepare the corpus again."
                 )

@@ -18,14 +18,14 @@ from keras_transformer import atomic_files, config, json_files, wording
 from keras_transformer.data import corpus, metadata
 from keras_transformer.data.sources import ParallelSource
 
-# Training pairs that a vocabulary is trained on at most.
+# Most training pairs that a vocabulary is trained on.
 SAMPLE_PAIRS = 500_000
 
 # Batch sizes whose share of padding is reported: a small one, and that of §5.1.
 REPORTED_TOKENS_PER_BATCH = (4_096, 25_000)
 
-# A sentence with more characters than this per token of `max_length` is too long
-# without tokenizing it: no vocabulary needs so few tokens.
+# A sentence with more characters than this per token of `max_length` is dropped without
+# tokenizing it, because it has more than `max_length` tokens in any vocabulary.
 _CHARACTERS_PER_TOKEN = 64
 
 # Pairs that are tokenized at once.

@@ -307,9 +307,7 @@ def test_lengths_of_another_shape_or_type_are_refused():
         BatchPlan(SOURCES.astype(float), TARGETS, tokens_per_batch=10)
     with pytest.raises(ValueError, match=message.format("target")):
         BatchPlan(SOURCES, TARGETS.astype(float), tokens_per_batch=10)
-    message = (
-        "`source_lengths` and `target_lengths` must be of the same pairs. .* 11 an"
-    )
+    message = "`source_lengths` and `target_lengths` must have the same shape. .* 11 an"
     with pytest.raises(ValueError, match=message):
         BatchPlan(SOURCES, TARGETS[1:], tokens_per_batch=10)
     with pytest.raises(ValueError, match="`target_lengths` must be at least 1: each s"):

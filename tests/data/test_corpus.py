@@ -58,9 +58,7 @@ def test_several_pairs_are_gathered_into_a_row(tmp_path):
 def test_pairs_with_another_eos_cannot_be_told_apart_in_a_row(tmp_path, wrong):
     written(tmp_path / "train").check_segments(3)
     corpus = written(tmp_path / "other", targets=[[11], wrong, []])
-    message = (
-        r"`pack` tells pairs apart by EOS.*Received: \d of EOS \(3\) in 3 sentences"
-    )
+    message = r"`pack` tells pairs apart by EOS.*Received: \d EOS \(3\) in 3 sentences"
     with pytest.raises(ValueError, match=message + " of the target. Train without"):
         corpus.check_segments(3)
 
