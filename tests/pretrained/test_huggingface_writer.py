@@ -120,6 +120,7 @@ def test_logits_stay_the_same(both):
     assert (again[..., ~is_output] < -1000).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("both", [VARIANTS["the paper's"]], indirect=True)
 def test_translations_stay_the_same(both):
     """The imported model searches with length ** alpha, as Transformers does."""
