@@ -3,12 +3,15 @@
 import ctranslate2
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.pretrained import importing
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import ctranslate2_converter
 from keras_transformer.serving.signatures import ServingModule
 from tests.small_models import LINES
@@ -161,3 +164,34 @@ def test_a_file_in_place_of_the_folder_is_rejected_and_kept(tmp_path):
 def test_an_unknown_quantization_is_named(tmp_path):
     with pytest.raises(ValueError, match="Did you mean 'int8'"):
         ctranslate2_converter.convert(make_translator(), tmp_path / "ct2", "int9")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_an_imported_marian_model_translates_as_with_ctranslate2s_converter(
+    shared_data, tmp_path, beam_size
+):
+    folder = shared_data / "pretrained" / "marian"
+    importing.import_model(folder, tmp_path / "model")
+    ctranslate2_converter.convert(
+        ModelDir(tmp_path / "model").load_translator(), tmp_path / "ours"
+    )
+    vocabulary = str(folder / "vocab.yml")
+    ctranslate2.converters.MarianConverter(
+        str(folder / "model.npz"), [vocabulary, vocabulary]
+    ).convert(str(tmp_path / "theirs"))
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    text = (shared_data / "multi30k" / "test_2016_flickr.en").read_text("utf-8")
+    sources = pieces.encode(text.splitlines()[:200], out_type=str)
+    ours, theirs = (
+        ctranslate2.Translator(str(tmp_path / name)).translate_batch(
+            sources, beam_size=beam_size, max_decoding_length=60, return_scores=True
+        )
+        for name in ("ours", "theirs")
+    )
+    assert [each.hypotheses for each in ours] == [each.hypotheses for each in theirs]
+    np.testing.assert_allclose(
+        [each.scores[0] for each in ours],
+        [each.scores[0] for each in theirs],
+        atol=1e-5,
+    )
