@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 
 def run(repository, *arguments, status=0, stdin=None):
     """Run a program as a user does, and return its standard output or its error.

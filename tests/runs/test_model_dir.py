@@ -47,13 +47,20 @@ def test_no_weights_at_all_are_an_error(tmp_path):
         ModelDir(tmp_path).choose()
 
 
-@pytest.fixture
-def trained(tmp_path):
-    """A run whose checkpoint holds a compiled model after one step, and its model."""
+@pytest.fixture(scope="module")
+def trained_model():
+    """A compiled model after one step."""
     model = Transformer(CONFIG)
     model.compile("adam", "sparse_categorical_crossentropy")
     tokens = np.array([[5, 7, 3], [11, 3, 0]], np.int32)
     model.fit(tokens, tokens, verbose=0)
+    return model
+
+
+@pytest.fixture
+def trained(tmp_path, trained_model):
+    """A run whose checkpoint holds the trained model, and the model."""
+    model = trained_model
     place = ModelDir(tmp_path)
     parts = TrainingConfig(), DecodingConfig()
     place.write_config(RunConfig("tiny", CONFIG, *parts, "en", "de", "hash"))
