@@ -11,7 +11,7 @@ imports the package, for comparison.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -92,16 +92,21 @@ def run(command: Sequence[str]) -> tuple[float, int]:
     Raises:
         RuntimeError: If it fails.
     """
-    began = time.perf_counter()
-    with subprocess.Popen(
-        command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        errors = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {errors[-500:]}")
-    return time.perf_counter() - began, usage.ru_maxrss * 1024
+    began, peak = time.perf_counter(), 0
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=errors
+        )
+        while process.poll() is None:
+            # The peak of a process that has ended counts memory of its parent.
+            with contextlib.suppress(OSError):
+                peak = measure.memory_kib(process=process.pid)
+            time.sleep(0.02)
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read()[-500:]
+            raise RuntimeError(f"{' '.join(command)} failed: {said}")
+    return time.perf_counter() - began, 1024 * peak
 
 
 if __name__ == "__main__":

@@ -84,16 +84,21 @@ def matmul_gflops(dtype: str = "float32", size: int = 2048, repeats: int = 7) ->
     return 2 * size**3 / min(seconds_of_calls(multiply, repeats)) / 1e9
 
 
-def memory_kib(name: str = "VmHWM") -> int:
-    """Return the memory of this process: "VmHWM" is the peak, "VmRSS" the current size.
+def memory_kib(name: str = "VmHWM", process: int | str = "self") -> int:
+    """Return the memory of a process: "VmHWM" is the peak, "VmRSS" the current size.
+
+    Args:
+        name: Which of the two.
+        process: Its id; "self": this process.
 
     Raises:
         OSError: If the system does not report it; Linux only.
     """
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+    status = pathlib.Path(f"/proc/{process}/status")
+    for line in status.read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
-    raise OSError(f"/proc/self/status has no {name}: this benchmark needs Linux.")
+    raise OSError(f"{status} has no {name}: this benchmark needs Linux.")
 
 
 def environment(dtype: str) -> dict[str, Any]:
