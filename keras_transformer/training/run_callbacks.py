@@ -55,7 +55,8 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         first_step=resume.step,
     )
     # First "skipped", so that the others do not count the step at which it ends `fit`.
-    made = {"skipped": skipped, "progress": progress, "evaluate": evaluate}
+    with_state = {"skipped": skipped, "progress": progress, "evaluate": evaluate}
+    made = dict(with_state)
     if is_chief:
         folder = run.model_dir.checkpoints()
         folder.keep = options.keep_checkpoints or run.config.training.average_last
@@ -63,7 +64,8 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
             folder,
             options.checkpoint_every_steps,
             options.minutes_between_checkpoints(),
-            lambda: {**state_of(made), "best_measure": measure},
+            # Not of `made`: in a reference cycle, logs would stay open.
+            lambda: {**state_of(with_state), "best_measure": measure},
             lambda: not skipped.is_skipping,
             first_step=resume.step,
         )
