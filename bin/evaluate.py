@@ -46,8 +46,6 @@ _HYPOTHESIS = flags.DEFINE_string(
     None,
     "Translations or trees of any system, to score them without a model.",
 )
-# Where neither a flag nor the model names the target language.
-_LANGUAGE = "de"
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
@@ -185,7 +183,7 @@ def score_translations() -> dict:
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
-        weights, language, perplexity = {}, _LANGUAGE, None
+        weights, language, perplexity = {}, None, None
     else:
         from keras_transformer.evaluation import translations
 
@@ -332,7 +330,7 @@ def report(hypotheses, references, language, perplexity, weights) -> dict:
     scores = evaluation.score_translations(
         hypotheses,
         references,
-        target_language=_TARGET_LANGUAGE.value or language or _LANGUAGE,
+        target_language=_TARGET_LANGUAGE.value or language or "de",
         bootstrap_samples=_BOOTSTRAP_SAMPLES.value,
     )
     scores = dataclasses.replace(scores, perplexity=perplexity)

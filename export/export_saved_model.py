@@ -11,7 +11,6 @@ fewer --signatures. A parser is exported the same way, with the signature parse.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib.util
 import pathlib
 import sys
@@ -103,14 +102,16 @@ def main() -> dict:
     model_dir = ModelDir(MODEL_DIR.value)
     is_parser = model_dir.read_config().task == "parsing"
     checkpoint = model_dir.choose(CHECKPOINT.value)
-    load = functools.partial(
-        model_dir.load_translator, languages=language_flags.given()
-    )
-    searcher = (model_dir.load_parser if is_parser else load)(
+    load, options = model_dir.load_parser, {}
+    if not is_parser:
+        load = model_dir.load_translator
+        options["languages"] = language_flags.given()
+    searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
         **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
+        **options,
     )
     version = saved_model.export(
         searcher,

@@ -52,13 +52,13 @@ def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), tags=(), **opti
     return Parser(model, tokenizer, vocabulary, **(settings | options))
 
 
-def choosing_model(config, seed, precision="float32"):
+def choosing_model(config, seed, precision="float32", scale=0.7):
     """Return a model with weights large enough to choose by."""
     model = Transformer(config, dtype=precision)
     # Keras's own seed would drop the resources of the tokenizers of other tests.
     draw = np.random.default_rng(seed)
     model.set_weights(
-        [draw.normal(scale=0.7, size=weight.shape) for weight in model.get_weights()]
+        [draw.normal(scale=scale, size=weight.shape) for weight in model.get_weights()]
     )
     return model
 

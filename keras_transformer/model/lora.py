@@ -21,8 +21,10 @@ def add_adapters(model: Transformer, rank: int) -> None:
 
     Args:
         model: A built model that is not yet compiled.
-        rank: Columns of A, at least 1.
+        rank: Columns of A; 0: add no adapters.
     """
+    if not rank:
+        return
     for weight in model.weights:
         weight.trainable = False
     for layer in _linear_layers(model):

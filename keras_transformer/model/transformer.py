@@ -286,6 +286,11 @@ class Transformer(TokenTrainer):
         )
 
 
+def weights_by_path(model: Transformer) -> dict[str, keras.Variable]:
+    """Return the weights by their path inside the model."""
+    return {weight.path.split("/", 1)[1]: weight for weight in model.weights}
+
+
 def _full_weights(stack, weights, tokens):
     """Return the self-attention weights of every layer as full matrices."""
     length = ops.shape(tokens)[1]

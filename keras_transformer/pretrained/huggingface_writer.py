@@ -22,6 +22,7 @@ import numpy as np
 from keras_transformer import atomic_files
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.inference.translator import Translator
+from keras_transformer.model.transformer import weights_by_path
 from keras_transformer.pretrained import huggingface
 from keras_transformer.runs.run_config import RunConfig
 
@@ -136,8 +137,8 @@ def named_tensors(translator: Translator) -> dict[str, np.ndarray]:
     """Return the weights in float32, by their names in Transformers."""
     config = translator.model.config
     weights = {
-        weight.path.split("/", 1)[1]: np.asarray(weight.numpy(), np.float32)
-        for weight in translator.model.weights
+        path: np.asarray(weight.numpy(), np.float32)
+        for path, weight in weights_by_path(translator.model).items()
     }
     with_biases = dataclasses.replace(config, attention_bias=True, output_bias=True)
     names = huggingface.tensor_names(with_biases)

@@ -11,7 +11,7 @@ import numpy as np
 from keras_transformer import atomic_files
 from keras_transformer.config import TrainingConfig, check_choice
 from keras_transformer.layers.initialization import skip_weight_init
-from keras_transformer.model.transformer import Transformer
+from keras_transformer.model.transformer import Transformer, weights_by_path
 from keras_transformer.pretrained import huggingface, marian
 from keras_transformer.pretrained.published_model import PublishedModel
 from keras_transformer.runs.model_dir import ModelDir
@@ -136,8 +136,8 @@ def build(published: PublishedModel) -> Transformer:
         )
     with skip_weight_init():
         model = Transformer(published.model)
-    for weight in model.weights:
-        tensor = tensors[weight.path.split("/", 1)[1]]
+    for path, weight in weights_by_path(model).items():
+        tensor = tensors[path]
         array = tensor.convert(published.read(tensor.name))
         if array.shape != tuple(weight.shape):
             raise ValueError(

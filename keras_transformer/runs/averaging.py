@@ -53,8 +53,7 @@ def average_run(
     # Variables are float32 under every precision.
     with skip_weight_init():
         model = Transformer(config.model, dtype=config.precision)
-        if config.training.lora_rank:
-            lora.add_adapters(model, config.training.lora_rank)
+        lora.add_adapters(model, config.training.lora_rank)
     for tries_left in reversed(range(_TRIES)):
         try:
             averaged = average(chosen, model)

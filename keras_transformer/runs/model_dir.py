@@ -253,8 +253,7 @@ def _restored(chosen: Checkpoint, config: RunConfig) -> Transformer:
         # Checking 250 MB takes as long as building the model.
         checked = beside.submit(check_files, chosen)
         model = Transformer(config.model, dtype=config.precision)
-        is_average = "averaged_steps" in chosen.state
-        if config.training.lora_rank and not is_average:
+        if "averaged_steps" not in chosen.state:  # an average has no adapters
             lora.add_adapters(model, config.training.lora_rank)
         checked.result()
     restore_checked(chosen, model=_layers(model))

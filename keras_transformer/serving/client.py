@@ -21,7 +21,6 @@ _FIRST_WAIT, _LONGEST_WAIT, _WAIT_GROWTH = 0.1, 2.0, 2.0
 _BATCHES_SORTED = 16
 # HTTP status codes of a busy server, or of a proxy without a server.
 _BUSY_STATUSES = (429, 502, 503, 504)
-# Names of the inputs that are numbers; other inputs are strings.
 # Signatures that the export of a translation model can have.
 TRANSLATION_SIGNATURES = (
     "serving_default",
@@ -32,6 +31,7 @@ TRANSLATION_SIGNATURES = (
     "score",
     "multilingual",  # for models that are told both languages
 )
+# Names of the inputs that are numbers; other inputs are strings.
 _FLOATS = ("temperature", "top_p")
 _INTEGERS = ("top_k", "seed")
 

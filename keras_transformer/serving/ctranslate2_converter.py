@@ -18,6 +18,7 @@ from keras_transformer import atomic_files
 from keras_transformer.config import ModelConfig, check_choice
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
+from keras_transformer.model.transformer import weights_by_path
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
@@ -138,8 +139,8 @@ def check_convertible(config: ModelConfig) -> None:
 def named_weights(translator: Translator) -> dict[str, np.ndarray]:
     """Return the weights by their path inside the model, in float32."""
     return {
-        weight.path.split("/", 1)[1]: np.asarray(weight.numpy(), np.float32)
-        for weight in translator.model.trainable_weights
+        path: np.asarray(weight.numpy(), np.float32)
+        for path, weight in weights_by_path(translator.model).items()
     }
 
 

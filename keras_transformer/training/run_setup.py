@@ -262,8 +262,7 @@ def build(
 ) -> Transformer:
     """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
     model = Transformer(config.model, dtype=config.precision)
-    if config.training.lora_rank:
-        lora.add_adapters(model, config.training.lora_rank)
+    lora.add_adapters(model, config.training.lora_rank)
     fine_tuning.freeze(model, config.training.frozen_parts)
     optimizer = paper_optimizer(config.model.d_model, config.training)
     if config.precision == "mixed_float16":

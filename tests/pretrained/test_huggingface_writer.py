@@ -11,13 +11,12 @@ from safetensors.numpy import load_file
 from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.inference.translator import Translator
-from keras_transformer.model.transformer import Transformer
 from keras_transformer.pretrained import huggingface_writer, importing, model_card
 from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from tests.pretrained import small_published
-from tests.small_models import LINES
+from tests.small_models import LINES, choosing_model
 
 TEXTS = [
     *LINES,
@@ -42,11 +41,7 @@ def make_translator(tokenizer=None, **options):
         num_heads=3,
         **options,
     )
-    model = Transformer(config)
-    draw = np.random.default_rng(5)
-    model.set_weights(
-        [draw.normal(scale=0.4, size=weight.shape) for weight in model.get_weights()]
-    )
+    model = choosing_model(config, seed=5, scale=0.4)
     return Translator(model, tokenizer, DecodingConfig(**SETTINGS))
 
 

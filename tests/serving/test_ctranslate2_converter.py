@@ -9,12 +9,11 @@ import tensorflow as tf
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference.translator import Translator
-from keras_transformer.model.transformer import Transformer
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import ctranslate2_converter
 from keras_transformer.serving.signatures import ServingModule
-from tests.small_models import LINES
+from tests.small_models import LINES, choosing_model
 
 PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("2", "3")]
 
@@ -29,11 +28,7 @@ def make_translator(**options):
         num_heads=3,
         **options,
     )
-    model = Transformer(config)
-    draw = np.random.default_rng(5)
-    model.set_weights(
-        [draw.normal(scale=0.4, size=weight.shape) for weight in model.get_weights()]
-    )
+    model = choosing_model(config, seed=5, scale=0.4)
     return Translator(
         model, tokenizer, extra_decode_length=5, beam_size=1, length_penalty_alpha=0.0
     )
