@@ -39,7 +39,7 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
 
 @contextlib.contextmanager
 def open_whole(
-    path: str | os.PathLike, *, keep_partial: bool = False
+    path: str | os.PathLike, *, keep_partial: bool = False, kept_size: int = 0
 ) -> Iterator[BinaryIO]:
     """Open a temporary file for writing, which is renamed to `path` at the end.
 
@@ -50,6 +50,8 @@ def open_whole(
         path: The file; its folder is made if absent.
         keep_partial: Write to `path`.partial, and keep it if the block raises, unless
             it is empty. Otherwise the temporary file is deleted.
+        kept_size: Bytes that stay of a `path`.partial that is there; what is written
+            follows them.
 
     Yields:
         The temporary file; its `name` is its path.
@@ -70,7 +72,7 @@ def open_whole(
     mode = 0o600 if old else 0o666  # less the umask
     with _opened(aside, "ab", opener=lambda *how: os.open(*how, mode)) as file:
         _lock(file)
-        file.truncate(0)
+        file.truncate(kept_size)
         try:
             if old:
                 with contextlib.suppress(PermissionError):

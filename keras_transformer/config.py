@@ -80,6 +80,9 @@ class ModelConfig:
     attention_window: int | None = None
     # One matrix for source embedding, target embedding and pre-softmax map (§3.4).
     share_embeddings: bool = True
+    # Without `share_embeddings`: one matrix for target embedding and pre-softmax map,
+    # as in models of Marian with two vocabularies.
+    share_decoder_embeddings: bool = False
     # Bias of the pre-softmax map.
     output_bias: bool = False
     # "sinusoidal" (§3.5) or "learned" (Table 3, row E).
@@ -250,6 +253,10 @@ class TrainingConfig:
     adam_epsilon: float = 1e-9
     # epsilon_ls of label smoothing (§5.4).
     label_smoothing: float = 0.1
+    # alpha of R-Drop (Liang et al., 2021): each pair is in a batch twice, with other
+    # dropout masks, and the two predictions are drawn together; 0: off, as in the
+    # paper. A step takes twice as long.
+    r_drop: float = 0.0
     # Parsing: weight of a loss that makes a head of each decoder layer look at the next
     # word; 0: none, as in the paper.
     guided_alignment: float = 0.0
@@ -284,11 +291,8 @@ class TrainingConfig:
         )
         for part in self.frozen_parts:
             check_choice("freeze", part, FROZEN_PARTS)
-        if not 0 <= self.guided_alignment < math.inf:
-            raise ValueError(
-                "`guided_alignment` must be a finite number, at least 0. "
-                f"Received: guided_alignment={self.guided_alignment}."
-            )
+        for name in ("guided_alignment", "r_drop"):
+            check_weight(name, getattr(self, name))
         if self.pack and self.guided_alignment:
             raise ValueError(
                 "`pack` must be False with `guided_alignment`, which counts the words "
@@ -370,11 +374,32 @@ class PairFilters:
 
     def __post_init__(self):
         check_at_least("max_length", self.max_length, 2)
-        if self.max_length_ratio is not None and self.max_length_ratio < 1:
+        if self.max_length_ratio is not None and not self.max_length_ratio >= 1:
             raise ValueError(
                 "`max_length_ratio` must be at least 1, or None for no limit. "
                 f"Received: max_length_ratio={self.max_length_ratio}."
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class SubwordSampling:
+    """Several encodings of each training pair, by BPE-dropout (Provilkov et al. 2020).
+
+    Differs from the paper, which encodes each pair once.
+
+    Raises:
+        ValueError: If a number is outside its range; the message names the field.
+    """
+
+    # Random encodings of each training pair, all of them in every epoch; 1: only the
+    # usual encoding, without dropout.
+    subword_encodings: int = dataclasses.field(default=1, metadata={"minimum": 1})
+    # With several encodings: the probability that BPE leaves out a merge.
+    subword_dropout: float = 0.1
+
+    def __post_init__(self):
+        check_at_least("subword_encodings", self.subword_encodings, 1)
+        check_rate("subword_dropout", self.subword_dropout)
 
 
 def check_integer(name: str, value: Any) -> None:
@@ -389,6 +414,14 @@ def check_at_least(name: str, value: Any, minimum: int) -> None:
     if value < minimum:
         raise ValueError(
             f"`{name}` must be at least {minimum}. Received: {name}={value}."
+        )
+
+
+def check_weight(name: str, value: float) -> None:
+    """Raise ValueError unless `value` is finite and at least 0."""
+    if not 0 <= value < math.inf:
+        raise ValueError(
+            f"`{name}` must be a finite number, at least 0. Received: {name}={value}."
         )
 
 

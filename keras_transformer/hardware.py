@@ -56,6 +56,12 @@ def has_avx2_alone() -> bool:
 
 
 @functools.cache
+def has_bfloat16() -> bool:
+    """Whether the CPU multiplies in bfloat16; False if unknown."""
+    return "bf16" in _cpu_field("flags") + _cpu_field("Features")  # x86, ARM
+
+
+@functools.cache
 def has_gpu() -> bool:
     """Whether TensorFlow sees a GPU."""
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Text files with one sentence a line, as programs read and write them."""
+"""Text files of lines, as programs read and write them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_ENDS_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
-def read_lines(path: str | os.PathLike | None) -> list[str]:
+def read_lines(path: str | os.PathLike | None, *, has_ends: bool = False) -> list[str]:
     """Read a text file, plain or .gz, or standard input for None.
 
     Lines end at a line feed, with or without a carriage return before it; Unicode's
     other line separators are ordinary characters. A byte order mark is dropped.
+
+    Args:
+        path: The file.
+        has_ends: Keep line ends and the byte order mark.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -30,21 +34,28 @@ def read_lines(path: str | os.PathLike | None) -> list[str]:
             names the file.
         OSError: If the file or standard input cannot be read.
     """
-    name, lines = read_raw_lines(path)
+    name, lines = read_raw_lines(path, has_ends=has_ends)
     return [
-        decode_line(line, name, number) for number, line in enumerate(lines, start=1)
+        decode_line(line, name, number, has_end=has_ends)
+        for number, line in enumerate(lines, start=1)
     ]
 
 
-def read_raw_lines(path: str | os.PathLike | None) -> tuple[str, list[bytes]]:
+def read_raw_lines(
+    path: str | os.PathLike | None, *, has_ends: bool = False
+) -> tuple[str, list[bytes]]:
     """Return a name for messages, and the lines as in `iterate_lines`."""
-    return "standard input" if path is None else str(path), list(iterate_lines(path))
+    name = "standard input" if path is None else str(path)
+    return name, list(iterate_lines(path, has_ends=has_ends))
 
 
-def iterate_lines(path: str | os.PathLike | None) -> Iterator[bytes]:
+def iterate_lines(
+    path: str | os.PathLike | None, *, has_ends: bool = False
+) -> Iterator[bytes]:
     """Yield the lines of a text file, plain or .gz, or of standard input for None.
 
-    They come as bytes, without line ends and without a byte order mark.
+    They come as bytes, without line ends and without a byte order mark unless
+    `has_ends`.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -54,7 +65,7 @@ def iterate_lines(path: str | os.PathLike | None) -> Iterator[bytes]:
     try:
         with _opened_to_read(path) as file:
             for number, line in enumerate(file, start=1):
-                yield strip_line(line, number)
+                yield line if has_ends else strip_line(line, number)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
             f"{path} is not a complete gzip file: {error}. Compress it again, or "
@@ -72,19 +83,20 @@ def strip_line(line: bytes, number: int) -> bytes:
     return line.removeprefix(_BYTE_ORDER_MARK if number == 1 else b"").rstrip(b"\r\n")
 
 
-def decode_line(line: bytes, name: str, number: int) -> str:
+def decode_line(line: bytes, name: str, number: int, *, has_end: bool = False) -> str:
     """Return a line as text, stripped as in `strip_line`.
 
     Args:
         line: The line as in the file.
         name: Name of the file, for the message.
         number: Number of the line, from 1.
+        has_end: Do not strip it.
 
     Raises:
         ValueError: If it is not valid UTF-8; the message names file and line.
     """
     try:
-        return strip_line(line, number).decode("utf-8")
+        return (line if has_end else strip_line(line, number)).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{name}, line {number}, is not valid UTF-8: {error.reason} at byte "
@@ -104,6 +116,9 @@ def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
 @contextlib.contextmanager
 def line_writer(
     path: str | os.PathLike | None,
+    kept_lines: int = 0,
+    kept_size: int = 0,
+    line_end: str = "\n",
 ) -> Iterator[Callable[[Iterable[str]], None]]:
     """Write a text file step by step, or standard output for None.
 
@@ -113,23 +128,29 @@ def line_writer(
     block raises, `path`.partial keeps the lines so far, and a note of the error says
     so.
 
+    Args:
+        path: The file; its folder is made if absent.
+        kept_lines: Lines that stay of a `path`.partial that is there.
+        kept_size: The bytes of these lines.
+        line_end: Written after each line.
+
     Yields:
         A function that writes lines and flushes them.
 
     Raises:
         OSError: If the file or standard output cannot be written.
     """
-    num_lines = 0
+    num_lines = kept_lines
 
     def write(lines):
         nonlocal num_lines
         lines = list(lines)
         with atomic_files.naming(path):
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+            file.write("".join(f"{line}{line_end}" for line in lines).encode("utf-8"))
             file.flush()
         num_lines += len(lines)
 
-    with _opened_to_write(path) as file:
+    with _opened_to_write(path, kept_size) as file:
         try:
             yield write
         except BaseException as error:
@@ -155,7 +176,7 @@ def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
         )
 
 
-def progress(num_lines: int) -> Any:
+def progress(num_lines: int, num_done: int = 0) -> Any:
     """Return a tqdm bar for lines, silent for the first ten seconds.
 
     Then it prints every ten seconds to standard error how many lines are done and how
@@ -165,6 +186,7 @@ def progress(num_lines: int) -> Any:
 
     return tqdm.tqdm(
         total=num_lines,
+        initial=num_done,
         unit=" lines",
         delay=_SECONDS_BETWEEN_PROGRESS,
         mininterval=_SECONDS_BETWEEN_PROGRESS,
@@ -189,9 +211,9 @@ def _opened_to_read(path) -> contextlib.AbstractContextManager[BinaryIO]:
     return (gzip.open if str(path).endswith(".gz") else open)(path, "rb")
 
 
-def _opened_to_write(path) -> contextlib.AbstractContextManager[BinaryIO]:
+def _opened_to_write(path, kept_size) -> contextlib.AbstractContextManager[BinaryIO]:
     if path is not None:
-        return atomic_files.open_whole(path, keep_partial=True)
+        return atomic_files.open_whole(path, keep_partial=True, kept_size=kept_size)
     if sys.stdout is None:
         raise OSError("Standard output is closed. Give a file to write instead.")
     sys.stdout.flush()

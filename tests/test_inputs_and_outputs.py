@@ -79,8 +79,8 @@ def run(program_of, repository, monkeypatch, tmp_path, capfd):
     Called with the path of the input, None for standard input, and the path of the
     output, None for standard output.
     """
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: shout)
-    monkeypatch.setattr(saved_model_lib, "check_signature", lambda saved_model: None)
+    monkeypatch.setattr(saved_model_lib, "load", lambda *_: shout)
+    monkeypatch.setattr(saved_model_lib, "check_signature", lambda *_: None)
     monkeypatch.setattr(saved_model_lib, "load_parser", lambda saved_model: parse)
     monkeypatch.setattr(client, "ask", ask)
     (tmp_path / "reference").write_text(TEXT)

@@ -7,11 +7,14 @@ from absl import flags
 SOURCE_LANGUAGE = flags.DEFINE_string(
     "source_language",
     None,
-    "Code of the source language, for a multilingual model; default: the one chosen "
-    "when it was imported.",
+    "Code of the source language, for a multilingual model that was imported; default: "
+    "the one chosen then. Models trained here are not told it.",
 )
 TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", None, "Code of the target language, likewise."
+    "target_language",
+    None,
+    "Code of the target language, for a multilingual model; default: the one chosen "
+    "when it was imported, or the one that a text begins with, as in '>>de<< A dog.'",
 )
 
 

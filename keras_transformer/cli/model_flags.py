@@ -17,6 +17,21 @@ CHECKPOINT = flags.DEFINE_string(
 )
 
 
+def weights(saved_model: flags.FlagHolder) -> pathlib.Path:
+    """Return the path of the weights that the flags choose.
+
+    Args:
+        saved_model: The flag with the path of an export, which may be given instead.
+    """
+    if saved_model.value is not None:
+        return pathlib.Path(saved_model.value)
+    from keras_transformer.runs.model_dir import ModelDir
+
+    model_dir = ModelDir(MODEL_DIR.value)
+    model_dir.read_config()  # its error says that there is no model
+    return model_dir.choose(CHECKPOINT.value).path
+
+
 def read_config() -> dict[str, Any]:
     """Return the `config.json` of --model_dir, without importing TensorFlow.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from absl import app, flags
@@ -86,6 +87,22 @@ def check_given(*needed: flags.FlagHolder) -> None:
     for flag in needed:
         if flag.value is None:
             raise ValueError(f"--{flag.name} is needed.")
+
+
+@contextlib.contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Turn a package that is not installed into a ValueError that says what to do.
+
+    Args:
+        extra: The extra of this package that installs it.
+        what: What needs it: the beginning of the message.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{what} needs {error.name}: install keras_transformer[{extra}]."
+        ) from error
 
 
 def _check_streams(program: str) -> None:

@@ -23,15 +23,21 @@ _ONLY_FATAL = "3"
 _HIDDEN = {"1": "I", "2": "IW", _ONLY_FATAL: "IWE"}
 
 
-def import_tensorflow() -> None:
+def import_tensorflow(onednn: bool = True) -> None:
     """Import TensorFlow and Keras, before anything else in this process does.
 
     The environment variable TF_CPP_MIN_LOG_LEVEL decides what they print. It is set to
     3 unless it is already set, so that child processes are quiet too.
+
+    Args:
+        onednn: Whether oneDNN may be used. It multiplies faster, but does not give
+            back memory that has been freed.
     """
     os.environ.setdefault(LOG_LEVEL, _ONLY_FATAL)
     if "tensorflow" in sys.modules:
         return
+    if not onednn:
+        os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
     # Importing TensorFlow and tracing a model create millions of objects that stay.
     # Python searches for cycles after every 700 new objects by default, which takes a
     # tenth to a fifth of a start.

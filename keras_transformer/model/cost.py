@@ -125,7 +125,8 @@ def num_parameters(config: ModelConfig) -> int:
         total += 2 * norm
     words = config.vocab_size
     if not config.share_embeddings:
-        words += 2 * config.output_vocab_size
+        matrices = 1 if config.share_decoder_embeddings else 2
+        words += matrices * config.output_vocab_size
     total += words * d_model
     if config.output_bias:
         total += config.output_vocab_size

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import config, data
-from keras_transformer.data import metadata
+from keras_transformer.data.corpora import SPLITS
 from keras_transformer.parsing import symbols
 from keras_transformer.treebank import linearisation, trees
 from keras_transformer.treebank.substitution import Substitution
@@ -107,7 +107,7 @@ class TreeFiles(data.ParallelSource):
         )
         if substitutions:
             self.description += f" substitutions={substitutions}"
-        self.splits = tuple(name for name in metadata.SPLITS if banks.get(name))
+        self.splits = tuple(name for name in SPLITS if banks.get(name))
         self.problems: dict[str, list[str]] = {}
         self._pairs: dict[str, list[tuple[bytes, bytes]]] = {}
         self._locations: dict[str, list[str]] = {}

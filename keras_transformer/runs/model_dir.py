@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import math
 import os
 import pathlib
 import shutil
+import tempfile
+import zipfile
 from typing import Any
 
 import keras
@@ -29,6 +32,10 @@ from keras_transformer.runs.run_config import FORMAT_VERSION, RunConfig
 
 # Folders that may hold the weights to use, in order of preference.
 CHOICES = ("averaged", "best", "latest")
+
+# Bytes that `model.keras` needs for a variable beside its values: 1,300 to 3,100 of
+# models with one layer and with six.
+_FILE_OVERHEAD = 4096
 
 # Name of a model of each task, and the program that uses it.
 _TASKS = {
@@ -208,11 +215,33 @@ class ModelDir:
         model = self.load_model(checkpoint, precision)
         return model, self.load_tokenizer(), settings
 
+    def check_has_no_model(self, flag: str) -> None:
+        """Raise an error unless a model can be written here; `flag` names the folder.
+
+        Raises:
+            FileExistsError: If there is a model.
+            NotADirectoryError: If it is a file.
+        """
+        atomic_files.check_folder(self.path)
+        if self.config_path.exists():
+            raise FileExistsError(
+                f"{self.path} already holds a model. Give another --{flag}."
+            )
+
+    def write(self, model: Transformer, tokenizer: Any, config: RunConfig) -> None:
+        """Write a model that has no checkpoints into a new folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(self.tokenizer_path)
+        self.save_model(model)
+        self.write_config(config)  # last: without it there is no model
+
     def save_model(self, model: Transformer) -> None:
         """Write `model.keras`, for `keras.saving.load_model`."""
         with atomic_files.folder_aside(self.model_path) as folder:
             aside = folder / self.model_path.name
-            keras.saving.save_model(model, aside)
+            with atomic_files.naming(self.model_path):
+                _check_disk_space(folder, model)
+            _save_zipped(model, folder / "model", aside)
             os.replace(aside, self.model_path)
 
     def sweep(self) -> None:
@@ -245,6 +274,33 @@ def load_model(path: str | os.PathLike) -> Transformer:
     if pathlib.Path(path).suffix == ".keras":
         return keras.saving.load_model(path)
     return ModelDir(path).load_model()
+
+
+def _check_disk_space(folder: pathlib.Path, model: Transformer) -> None:
+    """Raise OSError if the disk has no room to save a model.
+
+    Without room, h5py 3.14 may end the process.
+    """
+    optimizer = getattr(model, "optimizer", None)  # absent before `compile`
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+    size = sum(
+        math.prod(variable.shape) * tf.as_dtype(variable.dtype).size + _FILE_OVERHEAD
+        for variable in variables
+    )
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # Twice: as Keras's folder, and as the file made of it.
+        os.posix_fallocate(file.fileno(), 0, 2 * size)
+
+
+def _save_zipped(model: Transformer, folder: pathlib.Path, path: pathlib.Path) -> None:
+    """Save a model into a folder, and the folder as a .keras file.
+
+    Keras itself writes a .keras file from copies of all weights in memory.
+    """
+    keras.saving.save_model(model, folder, zipped=False)
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in filter(pathlib.Path.is_file, sorted(folder.rglob("*"))):
+            archive.write(file, file.relative_to(folder))
 
 
 def _restored(chosen: Checkpoint, config: RunConfig) -> Transformer:

@@ -10,6 +10,7 @@ import keras
 import sacrebleu
 
 from keras_transformer import data, text_files
+from keras_transformer.data.corpus import SIDES
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.cost import training_flops
 from keras_transformer.runs import checkpoints
@@ -186,7 +187,7 @@ def make_bleu_measure(run: Run) -> Callable[[], float] | None:
         text_files.read_lines(f"{run.data_dir}/valid.{side}")[
             : run.options.bleu_sentences
         ]
-        for side in data.corpus.SIDES
+        for side in SIDES
     )
     if not sources:
         return None
@@ -201,10 +202,12 @@ def batch_cost(run: Run, step: int) -> callbacks.BatchCost:
     lengths = batch.source_length, batch.target_length
     num_tokens = run.corpus.source_lengths[rows].sum()
     num_tokens += run.corpus.target_lengths[rows].sum()
+    num_rows = len(batch.rows)
+    passes = 2 if run.model.r_drop else 1  # R-Drop computes each pair twice
     return callbacks.BatchCost(
         int(num_tokens),
-        (len(batch.rows), *lengths),
-        len(batch.rows) * training_flops(run.model.config, *lengths),
+        (num_rows, *lengths),
+        passes * num_rows * training_flops(run.model.config, *lengths),
     )
 
 

@@ -93,9 +93,9 @@ def record_attention(
     )
     return AttentionRecord(
         source_text=source_text,
-        source_pieces=_pieces(translator, source),
-        target_pieces=_pieces(translator, target),
-        bos_piece=_pieces(translator, [model.config.bos_id])[0],
+        source_pieces=_as_text(translator.tokenizer.pieces(source)),
+        target_pieces=_as_text(translator.tokenizer.target_pieces(target)),
+        bos_piece=_as_text(translator.tokenizer.pieces([model.config.bos_id]))[0],
         weights={
             kind: np.stack([np.float32(layer[0]) for layer in layers])
             for kind, layers in weights.items()
@@ -141,6 +141,5 @@ def _translated(translator, source) -> list[int]:
     return [*written.tolist(), config.eos_id]
 
 
-def _pieces(translator, tokens) -> tuple[str, ...]:
-    pieces = translator.tokenizer.pieces(tf.constant(tokens, tf.int32)).numpy()
-    return tuple(piece.decode("utf-8", "replace") for piece in pieces)
+def _as_text(pieces: tf.Tensor) -> tuple[str, ...]:
+    return tuple(piece.decode("utf-8", "replace") for piece in pieces.numpy())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import data, tokenization
-from keras_transformer.data import preparation
+from keras_transformer.data import part_reader
 from keras_transformer.parsing import linearise, symbols
 from keras_transformer.parsing.preparation import (
     TreeFiles,
@@ -282,7 +282,7 @@ def test_trees_with_unknown_labels_are_not_encoded():
 
 
 def test_chunks_keep_trees_with_their_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "_CHUNK", 2)
+    monkeypatch.setattr(part_reader, "_CHUNK", 2)
     lines = tree_lines(5, 7)
     train = [WeightedTrees(write_trees(tmp_path / "a", lines[:3]), 2)]
     train.append(WeightedTrees(write_trees(tmp_path / "b", lines[3:]), 1))

@@ -1,5 +1,6 @@
 """Which weights of a run are used."""
 
+import resource
 import subprocess
 import sys
 
@@ -99,6 +100,21 @@ def test_a_file_and_a_folder_load_by_one_function(trained):
     for loaded in (from_file, from_folder):
         for own, other in zip(loaded.get_weights(), model.get_weights(), strict=True):
             np.testing.assert_array_equal(own, other)
+
+
+def test_a_full_disk_leaves_the_old_file(trained):
+    place, model = trained
+    place.save_model(model)
+    before = place.model_path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/model\.keras'"):
+            place.save_model(model)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert place.model_path.read_bytes() == before
+    assert not list(place.path.glob(".model.keras*"))
 
 
 def test_a_model_that_is_absent_is_named(tmp_path):

@@ -20,7 +20,8 @@ def small_disk(tmp_path):
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here: that takes root")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    # Lazily: a failed test holds files open, and must leave no file system behind.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.long

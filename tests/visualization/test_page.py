@@ -2,7 +2,6 @@
 
 import html.parser
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -12,35 +11,6 @@ from tests.visualization.records import HEADS, SOURCE, TARGET, make_record
 
 # The page does not draw weights below this value.
 FAINTEST = 5 / 255
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium; skips if it is not installed."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("no chromium and chromedriver on the PATH")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-        "--window-size=1000,800",
-    ):
-        options.add_argument(argument)
-    options.set_capability(
-        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
-    )
-    opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
 
 
 @pytest.fixture
