@@ -78,15 +78,15 @@ def translate(
     """Return CTranslate2's best hypothesis of each source, and its log probability."""
     import ctranslate2
 
-    from keras_transformer.serving.ctranslate2_converter import vocabulary_of
+    from keras_transformer.serving.ctranslate2_converter import vocabularies_of
 
     limits = translator.decoding
     engine = ctranslate2.Translator(str(folder), device="cpu")
-    vocabulary = vocabulary_of(translator)
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    sources_of, targets_of = vocabularies_of(translator.tokenizer)
+    ids = {piece: number for number, piece in enumerate(targets_of)}
     encoded = translator.tokenizer.encode(sources)
     results = engine.translate_batch(
-        [[vocabulary[token] for token in tokens] for tokens in encoded],
+        [[sources_of[token] for token in tokens] for tokens in encoded],
         beam_size=limits.beam_size,
         length_penalty=0,
         max_decoding_length=max(map(len, encoded)) + limits.extra_decode_length,

@@ -11,20 +11,16 @@ imports the package, for comparison.
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 
 from absl import flags
 
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks.lib import measure, published_folder
+from benchmarks.lib import measure, published_folder, timed_process
 from keras_transformer.cli import programs, startup
 
 _MODEL = flags.DEFINE_enum(
@@ -34,7 +30,6 @@ _PRECISION = flags.DEFINE_enum(
     "precision", "bfloat16", ["float32", "bfloat16"], "Precision of the export."
 )
 _LINES = 10
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def main() -> dict:
@@ -52,9 +47,9 @@ def main() -> dict:
         result["weights_mb"] = round(weights / 1e6)
         (folder / "text").write_text("12 345 6 7890 11 1213 14 15 1617 18\n" * _LINES)
         for step, arguments in commands(folder).items():
-            seconds, peak = run([sys.executable, *arguments])
-            result[f"{step}_s"] = measure.rounded(seconds, 3)
-            result[f"{step}_peak_mb"] = round(peak / 1e6)
+            took = timed_process.run([sys.executable, *arguments])
+            result[f"{step}_s"] = measure.rounded(took.seconds, 3)
+            result[f"{step}_peak_mb"] = round(took.peak_bytes / 1e6)
     measure.write_line(**result)
     return result
 
@@ -84,29 +79,6 @@ def commands(folder: pathlib.Path) -> dict[str, list[str]]:
         ],
         "load": ["bin/translate.py", f"--saved_model={folder}/export/1", text, output],
     }
-
-
-def run(command: Sequence[str]) -> tuple[float, int]:
-    """Run a program and return its seconds and its peak memory in bytes.
-
-    Raises:
-        RuntimeError: If it fails.
-    """
-    began, peak = time.perf_counter(), 0
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=errors
-        )
-        while process.poll() is None:
-            # The peak of a process that has ended counts memory of its parent.
-            with contextlib.suppress(OSError):
-                peak = measure.memory_kib(process=process.pid)
-            time.sleep(0.02)
-        if process.returncode:
-            errors.seek(0)
-            said = errors.read()[-500:]
-            raise RuntimeError(f"{' '.join(command)} failed: {said}")
-    return time.perf_counter() - began, 1024 * peak
 
 
 if __name__ == "__main__":

@@ -35,17 +35,21 @@ _FORMAT = flags.DEFINE_enum(
     "Format of the files; auto: look at them.",
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string(
-    "source_language", None, "M2M-100, NLLB: code of the source language, such as en."
+    "source_language",
+    None,
+    "Code of the source language, such as en. M2M-100 and NLLB need it.",
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", None, "M2M-100, NLLB: code of the target language, such as de."
+    "target_language",
+    None,
+    "Code of the target language, such as de. M2M-100 and NLLB need it.",
 )
 
 
 def main() -> dict:
     """Import the model and return the JSON summary."""
     programs.check_given(_INPUT, _MODEL_DIR)
-    startup.import_tensorflow()
+    startup.import_tensorflow(onednn=False)
     from keras_transformer.pretrained import importing
 
     summary = importing.import_model(

@@ -41,14 +41,10 @@ def main() -> dict:
     translator = ModelDir(MODEL_DIR.value).load_translator(
         CHECKPOINT.value, precision="float32"
     )
-    try:
+    with programs.needing("ctranslate2", "Converting"):
         ctranslate2_converter.convert(
             translator, _OUTPUT_DIR.value, _QUANTIZATION.value
         )
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"Converting needs {error.name}: install keras_transformer[ctranslate2]."
-        ) from error
     print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
     return {"output_dir": _OUTPUT_DIR.value, "quantization": _QUANTIZATION.value}
 

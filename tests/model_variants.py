@@ -20,6 +20,12 @@ VARIANTS = {
         "output_bias": True,
         "attention_bias": True,
     },
+    "two matrices": {
+        "share_embeddings": False,
+        "share_decoder_embeddings": True,
+        "target_vocab_size": 17,
+        "output_bias": True,
+    },
     "own head sizes": {"key_dim": 5, "value_dim": 11},
     "heads of whole words": {"key_dim": 4, "value_dim": 8},
     "restricted attention": {"attention_window": 3},

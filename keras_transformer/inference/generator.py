@@ -250,9 +250,12 @@ class SequenceGenerator(tf.Module):
         return tf.where(self.has_words(source_tokens), lengths, 0)
 
     def has_words(self, source_tokens: tf.Tensor) -> tf.Tensor:
-        """Return which sources have more than a prefix and EOS, bool `[batch]`."""
-        empty = 1 + int(self.tokenizer.source_prefix_id is not None)
-        return self.lengths(source_tokens) > empty
+        """Return which sources have more than a language and EOS, bool `[batch]`."""
+        first = {*self.tokenizer.languages.values(), self.tokenizer.source_prefix_id}
+        if not (first := sorted(first - {None})):
+            return self.lengths(source_tokens) > 1
+        has_language = tf.reduce_any(tf.equal(source_tokens[:, :1], first), axis=1)
+        return self.lengths(source_tokens) > 1 + tf.cast(has_language, tf.int32)
 
     def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize texts for the model, in the graph.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -19,6 +20,16 @@ from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 
 
+class Division(Protocol):
+    """A text in two parts, such as `documents.text.Division`."""
+
+    first: str
+    second: str
+
+    def join(self, first: str, second: str) -> str:
+        """Return the translations of the parts as one."""
+
+
 class Hypothesis(NamedTuple):
     """One translation."""
 
@@ -31,7 +42,8 @@ class Translation(NamedTuple):
     """The translation of a source text."""
 
     text: str
-    # Log probability / length penalty, in nats; 0 for a source without words.
+    # Log probability / length penalty, in nats; 0 for a source without words; the sum
+    # of its parts for a source that was divided.
     score: float
     # Whether the source was cut to its first `max_input_length` tokens.
     truncated: bool
@@ -229,6 +241,7 @@ def translate_in_batches(
     texts: Sequence[str],
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    divide: Callable[[str], Division | None] | None = None,
 ) -> list[Translation]:
     """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
@@ -236,8 +249,14 @@ def translate_in_batches(
         texts: The sources.
         batch_size: Most sources of a batch.
         translate_batch: A function with the signature of `Translator.translate_batch`.
+        divide: Divides a text that the model would cut; its parts are translated one
+            by one and joined, without `nbest`. Returns None for one that cannot be
+            divided, which is cut. Without `divide` all long texts are cut.
     """
-    return in_batches(texts, batch_size, _unpacked(translate_batch))
+    answer = _unpacked(translate_batch)
+    if divide is not None:
+        answer = functools.partial(_answer_in_parts, answer, divide)
+    return in_batches(texts, batch_size, answer)
 
 
 def translate_in_blocks(
@@ -253,6 +272,35 @@ def translate_in_blocks(
 def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:
     """Return a function that translates a batch of Python strings."""
     return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)))
+
+
+def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:
+    """Translate a batch, and texts that were cut again in parts."""
+    translations = answer(texts)
+    divisions = {
+        row: division
+        for row, translation in enumerate(translations)
+        if translation.truncated and (division := divide(texts[row]))
+    }
+    if not divisions:
+        return translations
+    # In two batches, so that none has more texts than the first.
+    first, second = (
+        _answer_in_parts(
+            answer, divide, [getattr(each, part) for each in divisions.values()]
+        )
+        for part in ("first", "second")
+    )
+    for (row, division), one, other in zip(
+        divisions.items(), first, second, strict=True
+    ):
+        translations[row] = Translation(
+            division.join(one.text, other.text),
+            one.score + other.score,
+            one.truncated or other.truncated,
+            nbest=(),
+        )
+    return translations
 
 
 def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:

@@ -88,6 +88,11 @@ class TokenEmbedding(keras.layers.Layer):
             return logits
         return logits + ops.cast(self.output_bias, "float32")
 
+    def save_own_variables(self, store):
+        # Keras copies a variable twice to save it, a tensor once.
+        for number, variable in enumerate(self.weights):
+            store[str(number)] = variable.value.read_value()
+
     def get_config(self):
         return {
             **super().get_config(),

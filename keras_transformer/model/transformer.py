@@ -65,12 +65,9 @@ class Transformer(TokenTrainer):
             config = from_dict(ModelConfig, config)
         self.config = config
         dtype = self.dtype_policy
-        self.embedding = self._embedding(config.vocab_size, "embedding")
-        self.target_embedding = self.output_embedding = self.embedding
-        if not config.share_embeddings:
-            size = config.output_vocab_size
-            self.target_embedding = self._embedding(size, "target_embedding")
-            self.output_embedding = self._embedding(size, "output_embedding")
+        self.embedding, self.target_embedding, self.output_embedding = (
+            self._embeddings()
+        )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self.source_positions
         if config.position_encoding == "learned":
@@ -255,15 +252,27 @@ class Transformer(TokenTrainer):
     def _source_mask(self, source_tokens):
         return masks.key_mask(masks.padding_mask(source_tokens, self.config.pad_id))
 
-    def _embedding(self, vocab_size: int, name: str) -> TokenEmbedding:
-        is_output = name == "output_embedding" or self.config.share_embeddings
-        return TokenEmbedding(
-            vocab_size,
-            self.config.d_model,
-            use_output_bias=self.config.output_bias and is_output,
-            dtype=self.dtype_policy,
-            name=name,
-        )
+    def _embeddings(self) -> tuple[TokenEmbedding, TokenEmbedding, TokenEmbedding]:
+        """Create the matrices of source, target and pre-softmax map, §3.4: one for all,
+        one for each, or one for source and one for the decoder."""
+        config = self.config
+
+        def make(vocab_size: int, name: str, is_output: bool) -> TokenEmbedding:
+            return TokenEmbedding(
+                vocab_size,
+                config.d_model,
+                use_output_bias=config.output_bias and is_output,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        source = make(config.vocab_size, "embedding", config.share_embeddings)
+        if config.share_embeddings:
+            return source, source, source
+        is_shared, size = config.share_decoder_embeddings, config.output_vocab_size
+        target = make(size, "target_embedding", is_shared)
+        output = target if is_shared else make(size, "output_embedding", True)
+        return source, target, output
 
     def _norm(self, name: str) -> LayerNormalization | None:
         """Create the norm of one side's embeddings, if the config asks for it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pathlib
 import pickle
 from collections.abc import Iterator, Mapping
@@ -20,11 +21,19 @@ import numpy as np
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 from keras_transformer.pretrained.published_model import (
+    Options,
     PublishedModel,
     PublishedTensor,
+    check_ids,
+    check_numbers,
     check_options,
+    check_vocabulary,
 )
-from keras_transformer.tokenization.mapped import MappedTokenizer, check_language
+from keras_transformer.tokenization.mapped import (
+    MappedTokenizer,
+    check_language,
+    pieces_of,
+)
 
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -38,11 +47,24 @@ _ACTIVATIONS = {
     "silu": "silu",
     "gelu": "gelu",
 }
+# Our names of special ids -> names in config.json; pieces of two of them.
+_SPECIAL_IDS = {
+    "pad_id": "pad_token_id",
+    "bos_id": "decoder_start_token_id",
+    "eos_id": "eos_token_id",
+}
+_SPECIAL_PIECES = {"<pad>": "pad_token_id", "</s>": "eos_token_id"}
+# Options of config.json that are numbers, beside those that `ModelConfig` checks.
+_NUMBERS = (
+    *_SPECIAL_IDS.values(),
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "max_position_embeddings",
+)
 # Options of which only these values are supported.
 _SUPPORTED = {
     "scale_embedding": (True,),
-    "tie_word_embeddings": (True,),
-    "share_encoder_decoder_embeddings": (True,),
     "static_position_embeddings": (True,),
     "normalize_embedding": (False,),
     "add_final_layer_norm": (False,),
@@ -50,11 +72,30 @@ _SUPPORTED = {
 }
 LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
 _MAX_INPUT_LENGTH = 512
+# Files beside weights and vocabularies; most models lack some of them.
+_OPTION_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    _INDEX,
+    "languages.json",
+    "special_tokens_map.json",
+)
+# Types of tensors that can be read, as safetensors names them.
+_DTYPES = ("F64", "F32", "F16", "BF16")
+# Values of a tensor that are read at once: 32 MiB.
+_BLOCK_VALUES = 1 << 23
 
 # Older files store the sinusoids.
 _POSITIONS = frozenset(
     f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")
 )
+
+# The matrices of embeddings and of the pre-softmax map.
+_SHARED = "model.shared.weight"
+_ENCODER_TABLE = "model.encoder.embed_tokens.weight"
+_DECODER_TABLE = "model.decoder.embed_tokens.weight"
+_OUTPUT_TABLE = "lm_head.weight"
 
 # Our names of the parts of a layer -> names in Transformers.
 _ATTENTION = {
@@ -74,8 +115,9 @@ def read(
 
     Args:
         folder: Has config.json, weights and vocabularies.
-        source_language: M2M-100: code of the source language, such as "en".
-        target_language: M2M-100: code of the target language.
+        source_language: Code of the source language, such as "en"; None: that of a
+            MarianMT's files.
+        target_language: The same for the target language.
 
     Raises:
         FileNotFoundError: If a file is absent.
@@ -83,9 +125,10 @@ def read(
             damaged.
     """
     options = _read_json(folder / "config.json")
-    generation = {}
-    if (folder / "generation_config.json").is_file():
-        generation = _read_json(folder / "generation_config.json")
+    check_numbers(options, *_NUMBERS)
+    generation = _generation_options(folder, options)
+    names = _optional_json(folder / "tokenizer_config.json")
+    check_numbers(names, "model_max_length")
     family = options.get("model_type")
     if family not in ("marian", "m2m_100"):
         raise ValueError(
@@ -95,16 +138,21 @@ def read(
     check_options(f"{folder}/config.json", options, _SUPPORTED)
     sources = WeightFiles(folder)
     if family == "marian":
-        tokenizer = _marian_tokenizer(folder, options)
+        is_separate = names.get("separate_vocabs", False)
+        tokenizer = _marian_tokenizer(folder, options, is_separate)
         own = {"norm_placement": "post", "position_layout": "concatenated"}
         own["output_bias"] = "final_logits_bias" in sources.names
-        start = sources.read("model.shared.weight")[options["decoder_start_token_id"]]
-        own["zero_first_input"] = not start.any()
-        languages = ("source_lang", "target_lang")
-        names = _optional_json(folder / "tokenizer_config.json")
-        source_language, target_language = (names.get(key, "") for key in languages)
+        own |= _sharing(folder, options)
+        start = options["decoder_start_token_id"]
+        table = _SHARED if own["share_embeddings"] else _DECODER_TABLE
+        first_input = sources.read(table, slice(start, start + 1))
+        own["zero_first_input"] = not first_input.any()
+        source_language = source_language or names.get("source_lang")
+        target_language = target_language or names.get("target_lang")
     else:
-        tokenizer = _multilingual_tokenizer(folder, source_language, target_language)
+        tokenizer = _multilingual_tokenizer(
+            folder, options, source_language, target_language
+        )
         own = {
             "norm_placement": "pre",
             "position_layout": "halves",
@@ -117,20 +165,38 @@ def read(
     return PublishedModel(
         family=family,
         model=config,
-        decoding=_decoding_config(options, generation),
+        decoding=_decoding_config(options, generation, names),
         tokenizer=tokenizer,
         source_language=source_language or "",
         target_language=target_language or "",
         tensors=tensor_names(config),
-        copies={
-            "model.encoder.embed_tokens.weight": "model.shared.weight",
-            "model.decoder.embed_tokens.weight": "model.shared.weight",
-            "lm_head.weight": "model.shared.weight",
-        },
+        copies=_copies(config),
         names=sources.names - positions,
-        read=sources.read,
-        files=(*sources.files, *tokenizer.files),
+        blocks=sources.blocks,
+        files=(
+            *sources.files,
+            *tokenizer.files,
+            *(folder / name for name in _OPTION_FILES if (folder / name).is_file()),
+        ),
     )
+
+
+def _generation_options(folder: pathlib.Path, options: Options) -> Options:
+    """Return the settings of generation; older folders have them in config.json.
+
+    Raises:
+        ValueError: If one is damaged or not supported.
+    """
+    path = folder / "generation_config.json"
+    own = _optional_json(path)
+    own_ids = {name: (options.get(name),) for name in _SPECIAL_IDS.values()}
+    check_options(str(path), own, own_ids)
+    generation = Options(path, {**options, **own})
+    check_numbers(generation, "length_penalty", "num_beams")
+    forced_eos = (None, options["eos_token_id"])
+    forced = {"forced_bos_token_id": (None,), "forced_eos_token_id": forced_eos}
+    check_options(str(path), generation, forced)
+    return generation
 
 
 def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
@@ -138,11 +204,19 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
 
     Linear layers are transposed: PyTorch has kernels `[out, in]`.
     """
-    found = {"embedding/embeddings": PublishedTensor("model.shared.weight")}
+    output = "embedding"
+    found = {"embedding/embeddings": PublishedTensor(_SHARED)}
+    if not config.share_embeddings:
+        output = "target_embedding"
+        found = {
+            "embedding/embeddings": PublishedTensor(_ENCODER_TABLE),
+            "target_embedding/embeddings": PublishedTensor(_DECODER_TABLE),
+        }
+        if not config.share_decoder_embeddings:
+            output = "output_embedding"
+            found[f"{output}/embeddings"] = PublishedTensor(_OUTPUT_TABLE)
     if config.output_bias:
-        found["embedding/output_bias"] = PublishedTensor(
-            "final_logits_bias", lambda array: array[0]
-        )
+        found[f"{output}/output_bias"] = PublishedTensor("final_logits_bias", np.ravel)
 
     def linear(ours, theirs):
         found[f"{ours}/kernel"] = PublishedTensor(f"{theirs}.weight", np.transpose)
@@ -170,6 +244,15 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
     return found
 
 
+def _copies(config: ModelConfig) -> dict[str, str]:
+    """Return the tensors that files may store although another is equal."""
+    if config.share_embeddings:
+        return dict.fromkeys((_ENCODER_TABLE, _DECODER_TABLE, _OUTPUT_TABLE), _SHARED)
+    if config.share_decoder_embeddings:
+        return {_OUTPUT_TABLE: _DECODER_TABLE}
+    return {}
+
+
 class WeightFiles:
     """The weights of a folder: safetensors, one file or several with an index.
 
@@ -191,8 +274,9 @@ class WeightFiles:
     def __init__(self, folder: pathlib.Path):
         self._unpickled: dict[str, np.ndarray] = {}
         if (folder / _INDEX).is_file():
-            shards = _read_json(folder / _INDEX)["weight_map"]
-            self._file_of = {name: folder / file for name, file in shards.items()}
+            index = _read_json(folder / _INDEX)
+            shards = Options(folder / _INDEX, index["weight_map"])
+            self._file_of = {name: folder / str(file) for name, file in shards.items()}
         elif (folder / WEIGHTS).is_file():
             path = folder / WEIGHTS
             with _opened(path) as weights:
@@ -203,21 +287,41 @@ class WeightFiles:
             self._file_of = dict.fromkeys(self._unpickled, path)
         else:
             raise FileNotFoundError(f"No {WEIGHTS} in {folder}.")
+        if not self._file_of:
+            raise ValueError(f"The weight files in {folder} have no tensors.")
         self.files = tuple(sorted(set(self._file_of.values())))
         self.names = frozenset(self._file_of)
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one tensor as float32.
+    def blocks(self, name: str) -> Iterator[np.ndarray]:
+        """Read one tensor as float32, in blocks of rows."""
+        if self._unpickled:
+            yield np.atleast_1d(self._unpickled[name])
+            return
+        with _opened(self._file_of[name]) as weights:
+            num_rows, *shape = weights.get_slice(name).get_shape() or [1]
+        step = max(1, _BLOCK_VALUES // max(1, math.prod(shape)))
+        for first in range(0, max(1, num_rows), step):
+            # Opened for each block, because what is read stays mapped until it closes.
+            yield self.read(name, slice(first, min(first + step, num_rows)))
+
+    def read(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """Read one tensor, or some of its rows, as float32.
 
         Raises:
-            ValueError: If there is none of this name.
+            ValueError: If there is none of this name, or it is not floating point.
         """
         if name not in self._file_of:
             raise ValueError(f"{self.files[0]}: the tensor {name} is missing.")
         if self._unpickled:
-            return self._unpickled[name]
+            return self._unpickled[name][rows]
         with _opened(self._file_of[name]) as weights:
-            return np.asarray(weights.get_tensor(name), np.float32)
+            tensor = weights.get_slice(name)
+            if (dtype := tensor.get_dtype()) not in _DTYPES:
+                raise ValueError(
+                    f"The tensor {name} has the type {dtype}; {', '.join(_DTYPES)} can "
+                    "be read. Take the model without quantization."
+                )
+            return np.asarray(tensor[rows], np.float32)
 
 
 def _unpickle(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -281,7 +385,13 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
     )
     depths = options["encoder_layers"], options["decoder_layers"]
     widths = options["encoder_ffn_dim"], options["decoder_ffn_dim"]
-    never = [ids[0] for ids in generation.get("bad_words_ids") or ()]
+    never = generation.get("bad_words_ids") or []
+    for ids in never:
+        if not (isinstance(ids, list) and len(ids) == 1):
+            raise ValueError(
+                f"{generation.path}: bad_words_ids has {ids!r}; lists of one id can be "
+                "read."
+            )
     return ModelConfig(
         vocab_size=options["vocab_size"],
         num_layers=depths[0],
@@ -296,7 +406,7 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
         ffn_dropout_rate=options.get("activation_dropout", 0.0),
         layer_norm_epsilon=LAYER_NORM_EPSILON,
         attention_bias=True,
-        suppressed_ids=never,
+        suppressed_ids=[number for (number,) in never],
         pad_id=options["pad_token_id"],
         bos_id=options["decoder_start_token_id"],
         eos_id=options["eos_token_id"],
@@ -304,44 +414,67 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
     )
 
 
-def _decoding_config(options, generation) -> DecodingConfig:
-    def option(name, default):
-        return generation.get(name, options.get(name, default))
-
+def _decoding_config(options, generation, names) -> DecodingConfig:
+    limits = (
+        names.get("model_max_length", _MAX_INPUT_LENGTH),
+        options.get("max_position_embeddings", _MAX_INPUT_LENGTH),
+    )
     return DecodingConfig(
-        beam_size=option("num_beams", 4),
+        beam_size=generation.get("num_beams", 4),
         length_penalty="power",
-        length_penalty_alpha=option("length_penalty", 1.0),
-        max_input_length=_MAX_INPUT_LENGTH,
+        length_penalty_alpha=generation.get("length_penalty", 1.0),
+        max_input_length=int(min(limits)),
     )
 
 
-def _marian_tokenizer(folder, options) -> MappedTokenizer:
+def _sharing(folder, options) -> dict[str, Any]:
+    """Return the fields of `ModelConfig` for the vocabularies of a Marian model."""
+    is_shared = options.get("share_encoder_decoder_embeddings", True)
+    is_tied = options.get("tie_word_embeddings", True)
+    if is_shared:
+        check_options(
+            f"{folder}/config.json", options, {"tie_word_embeddings": (True,)}
+        )
+        return {"share_embeddings": True}
+    return {
+        "share_embeddings": False,
+        "share_decoder_embeddings": is_tied,
+        "target_vocab_size": options.get("decoder_vocab_size", options["vocab_size"]),
+    }
+
+
+def _marian_tokenizer(folder, options, is_separate) -> MappedTokenizer:
+    files = [folder / "vocab.json"]
+    if is_separate:
+        files.append(folder / "target_vocab.json")
+    vocabularies = [_read_vocabulary(path) for path in files]
     return MappedTokenizer.from_files(
         source=folder / "source.spm",
         target=folder / "target.spm",
-        vocabulary=_read_json(folder / "vocab.json"),
-        special_ids=_special_ids(options),
-        files=(folder / "vocab.json",),
+        vocabularies=vocabularies,
+        special_ids=_special_ids(options, vocabularies[0]),
+        files=files,
     )
 
 
 def _multilingual_tokenizer(
-    folder, source_language, target_language
+    folder, options, source_language, target_language
 ) -> MappedTokenizer:
     """Return the tokenizer of M2M-100 or, without vocab.json, of NLLB."""
-    options, path = _read_json(folder / "config.json"), folder / _MULTILINGUAL
+    path = folder / _MULTILINGUAL
     is_nllb = not (folder / "vocab.json").is_file()
-    pieces = _nllb_pieces(path) if is_nllb else _read_json(folder / "vocab.json")
-    tokens = _language_tokens(folder, max(pieces.values()) + 1)
+    pieces = _nllb_pieces(path) if is_nllb else _read_vocabulary(folder / "vocab.json")
+    tokens = _language_tokens(folder, len(pieces))
+    if is_nllb and any(token.startswith("__") for token in tokens):
+        _check_is_file(folder / "vocab.json")  # M2M-100
     languages = {token.strip("_"): number for token, number in tokens.items()}
     check_language("source_language", source_language, languages)
     check_language("target_language", target_language, languages)
     return MappedTokenizer.from_files(
         source=path,
         target=path,
-        vocabulary={**pieces, **tokens},
-        special_ids=_special_ids(options),
+        vocabularies=[{**pieces, **tokens}],
+        special_ids=_special_ids(options, pieces),
         source_prefix_id=languages[source_language],
         target_prefix_id=languages[target_language],
         vocab_size=options["vocab_size"],
@@ -352,43 +485,47 @@ def _multilingual_tokenizer(
 
 def _nllb_pieces(path: pathlib.Path) -> dict[str, int]:
     """Return the ids of NLLB: four special ids, then the pieces from the third on."""
-    import sentencepiece
-
     tokenizer_config = path.parent / "tokenizer_config.json"
     check_options(
         str(tokenizer_config),
         _optional_json(tokenizer_config),
         {"legacy_behaviour": (False,)},
     )
-    _check_is_file(path)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    names = [model.id_to_piece(number) for number in range(3, model.get_piece_size())]
-    names = ["<s>", "<pad>", "</s>", "<unk>", *names]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(path)[3:]]
     return {name: number for number, name in enumerate(names)}
 
 
-def _special_ids(options: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        "pad_id": options["pad_token_id"],
-        "bos_id": options["decoder_start_token_id"],
-        "eos_id": options["eos_token_id"],
-    }
+def _special_ids(options: Options, pieces: Mapping[str, int]) -> dict[str, int]:
+    """Return the special ids of the model.
+
+    Raises:
+        ValueError: If the vocabulary has others.
+    """
+    for piece, name in _SPECIAL_PIECES.items():
+        if pieces[piece] != options[name]:
+            raise ValueError(
+                f"{options.path}: {name} is {options[name]}, but {piece} has the id "
+                f"{pieces[piece]} in the vocabulary. They belong to different models."
+            )
+    return {ours: options[name] for ours, name in _SPECIAL_IDS.items()}
 
 
 def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
     """Return the ids of the languages' tokens, which follow the vocabulary."""
     if (folder / "languages.json").is_file():
-        return _read_json(folder / "languages.json")
+        tokens = _read_json(folder / "languages.json")
+        check_ids(tokens.path, tokens)
+        return tokens
     tokens = _read_json(folder / "special_tokens_map.json")
     names = [
-        token if isinstance(token, str) else token["content"]
+        token if isinstance(token, str) else Options(tokens.path, token)["content"]
         for token in tokens.get("additional_special_tokens", ())
     ]
     return {name: first_id + number for number, name in enumerate(names)}
 
 
-def _optional_json(path: pathlib.Path) -> dict[str, Any]:
-    return _read_json(path) if path.is_file() else {}
+def _optional_json(path: pathlib.Path) -> Options:
+    return _read_json(path) if path.is_file() else Options(path, {})
 
 
 def _check_is_file(path: pathlib.Path) -> None:
@@ -398,9 +535,20 @@ def _check_is_file(path: pathlib.Path) -> None:
         )
 
 
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
+def _read_json(path: pathlib.Path) -> Options:
+    """Read names and values; null, which says "not set", is left out."""
     _check_is_file(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
+    options = Options(path, values)
+    for name in [name for name, value in options.items() if value is None]:
+        del options[name]
+    return options
+
+
+def _read_vocabulary(path: pathlib.Path) -> Options:
+    pieces = _read_json(path)
+    check_vocabulary(path, pieces)
+    return pieces

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer import atomic_files
 from keras_transformer.config import TrainingConfig, check_choice
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer, weights_by_path
 from keras_transformer.pretrained import huggingface, marian
-from keras_transformer.pretrained.published_model import PublishedModel
+from keras_transformer.pretrained.published_model import PublishedModel, PublishedTensor
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 
 FORMATS = ("auto", "huggingface", "marian")
-# `preset` of the configuration of an imported model.
-PRESET = "imported"
 
 
 def import_model(
@@ -35,8 +36,9 @@ def import_model(
         folder: The files of the model.
         model_dir: The folder to write, which must not hold a model.
         model_format: One of `FORMATS`; "auto" looks at the files.
-        source_language: M2M-100: code of the source language.
-        target_language: M2M-100: code of the target language.
+        source_language: Code of the source language, such as "en". M2M-100 and NLLB
+            need it; for other models it is recorded instead of their own.
+        target_language: The same for the target language.
 
     Returns:
         "family", "parameters", "model_dir".
@@ -44,14 +46,12 @@ def import_model(
     Raises:
         FileNotFoundError: If a file is absent.
         FileExistsError: If `model_dir` already holds a model.
+        NotADirectoryError: If `model_dir` is a file.
         ValueError: If the model has options that are not supported, or a tensor is
             missing, left over, of another shape or not finite.
     """
     folder, place = pathlib.Path(folder), ModelDir(model_dir)
-    if place.config_path.exists():
-        raise FileExistsError(
-            f"{place.path} already holds a model. Give another --model_dir."
-        )
+    place.check_has_no_model("model_dir")
     published = read(folder, model_format, source_language, target_language)
     check_vocabulary_size(published)
     model = build(published)
@@ -60,7 +60,7 @@ def import_model(
         for path in published.files
     }
     config = RunConfig(
-        preset=PRESET,
+        preset="imported",
         model=published.model,
         training=TrainingConfig(),
         decoding=published.decoding,
@@ -69,10 +69,7 @@ def import_model(
         tokenizer_hash=published.tokenizer.fingerprint,
         origin={"family": published.family, "sha256": sums},
     )
-    place.path.mkdir(parents=True, exist_ok=True)
-    published.tokenizer.save(place.tokenizer_path)
-    place.save_model(model)
-    place.write_config(config)  # last: without it there is no model
+    place.write(model, published.tokenizer, config)
     return {
         "family": published.family,
         "parameters": model.count_params(),
@@ -101,22 +98,27 @@ def read(
                 "(Marian). Give the folder of a published model."
             )
     if model_format == "marian":
-        return marian.read(folder)
+        return marian.read(folder, source_language, target_language)
     return huggingface.read(folder, source_language, target_language)
 
 
 def check_vocabulary_size(published: PublishedModel) -> None:
-    """Check that the vocabulary has as many ids as the model.
+    """Check that the vocabularies have as many ids as the model.
 
     Raises:
-        ValueError: If it has not.
+        ValueError: If they have not.
     """
-    sizes = published.tokenizer.vocab_size, published.model.vocab_size
-    if sizes[0] != sizes[1]:
-        raise ValueError(
-            f"The vocabulary has {sizes[0]:,} pieces and the model {sizes[1]:,}. They "
-            "belong to different models."
-        )
+    tokenizer, config = published.tokenizer, published.model
+    target_size = tokenizer.target_vocab_size or tokenizer.vocab_size
+    for name, pieces, ids in (
+        ("vocabulary", tokenizer.vocab_size, config.vocab_size),
+        ("target vocabulary", target_size, config.output_vocab_size),
+    ):
+        if pieces != ids:
+            raise ValueError(
+                f"The {name} has {pieces:,} pieces and the model {ids:,}. They belong "
+                "to different models."
+            )
 
 
 def build(published: PublishedModel) -> Transformer:
@@ -137,23 +139,45 @@ def build(published: PublishedModel) -> Transformer:
     with skip_weight_init():
         model = Transformer(published.model)
     for path, weight in weights_by_path(model).items():
-        tensor = tensors[path]
-        array = tensor.convert(published.read(tensor.name))
-        if array.shape != tuple(weight.shape):
-            raise ValueError(
-                f"The tensor {tensor.name} must have the shape {tuple(weight.shape)}. "
-                f"Received: {array.shape}."
-            )
-        if not np.isfinite(array).all():
+        _fill(weight, tensors[path], published)
+    for name in copies:
+        original = published.copies[name]
+        pairs = itertools.zip_longest(*map(published.blocks, (name, original)))
+        if not all(itertools.starmap(np.array_equal, pairs)):
+            raise ValueError(f"The tensor {name} must be equal to {original}.")
+    return model
+
+
+def _fill(
+    weight: keras.Variable, tensor: PublishedTensor, published: PublishedModel
+) -> None:
+    """Assign a tensor, in blocks of rows if it needs no conversion.
+
+    Raises:
+        ValueError: If it has another shape or is not finite.
+    """
+    blocks = published.blocks(tensor.name)
+    if tensor.convert is not None:
+        blocks = iter([tensor.convert(np.concatenate(list(blocks)))])
+    rows, shape = 0, tuple(weight.shape)
+    for block in blocks:
+        if not np.isfinite(block).all():
             raise ValueError(
                 f"The tensor {tensor.name} has values that are not finite."
             )
-        weight.assign(array)
-    for name in copies:
-        original = published.copies[name]
-        if not np.array_equal(published.read(name), published.read(original)):
-            raise ValueError(f"The tensor {name} must be equal to {original}.")
-    return model
+        places = np.arange(rows, rows + len(block))
+        rows += len(block)
+        found = (rows, *block.shape[1:])
+        if found == shape and len(block) == rows:
+            weight.assign(block)
+        elif found[1:] == shape[1:] and rows <= shape[0]:
+            weight.value.scatter_update(tf.IndexedSlices(block, places))
+    # After a scattered update TensorFlow copies the variable whenever it is read.
+    tf.raw_ops.DisableCopyOnRead(resource=weight.value.handle)
+    if found != shape:
+        raise ValueError(
+            f"The tensor {tensor.name} must have the shape {shape}. Received: {found}."
+        )
 
 
 def _and_others(names: list[str]) -> str:

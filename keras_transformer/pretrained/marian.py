@@ -5,18 +5,25 @@ The names of the weights and the meaning of the options are those of Marian 1.10
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import pathlib
+import zipfile
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.pretrained.published_model import (
+    Options,
     PublishedModel,
     PublishedTensor,
+    check_numbers,
     check_options,
+    check_vocabulary,
 )
-from keras_transformer.tokenization.mapped import MappedTokenizer
+from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 _OPTIONS = "special:model.yml"
 _SUPPORTED = {
@@ -30,7 +37,6 @@ _SUPPORTED = {
     "transformer-postprocess-emb": ("d", "nd", "", "n"),
     "transformer-tied-layers": ([],),
     "transformer-depth-scaling": (False,),
-    "tied-embeddings-all": (True,),
     "right-left": (False,),
     "ulr": (False,),
     "factors-combine": ("sum",),
@@ -51,12 +57,16 @@ _LAYER_NORM_EPSILON = 1e-5
 _MAX_INPUT_LENGTH = 512
 
 
-def read(folder: pathlib.Path) -> PublishedModel:
+def read(
+    folder: pathlib.Path, source_language: str | None, target_language: str | None
+) -> PublishedModel:
     """Describe the model in a folder of Marian.
 
     Args:
-        folder: Has decoder.yml, which names the .npz and the vocabularies, and
-            source.spm and target.spm.
+        folder: Has decoder.yml, which names the .npz and the vocabularies; unless
+            these are SentencePiece models themselves, source.spm and target.spm.
+        source_language: Code of the source language, which the files do not have.
+        target_language: Code of the target language.
 
     Raises:
         FileNotFoundError: If a file is absent.
@@ -64,32 +74,43 @@ def read(folder: pathlib.Path) -> PublishedModel:
             damaged.
     """
     decoder = _read_yaml(folder / "decoder.yml")
-    path = folder / decoder["models"][0]
+    check_options(str(decoder.path), decoder, {"word-penalty": (0,)})
+    check_numbers(decoder, "beam-size", "normalize")
+    models, files = (_file_names(decoder, key) for key in ("models", "vocabs"))
+    if len(models) > 1:
+        raise ValueError(
+            f"{decoder.path}: models has {len(models)} files; an ensemble is not "
+            "supported. Leave one."
+        )
+    path = folder / models[0]
     if not path.is_file():
         raise FileNotFoundError(f"{path} is absent, but decoder.yml names it.")
-    archive = _load(path)
-    options = _parse_yaml(path, bytes(archive[_OPTIONS]).rstrip(b"\0").decode())
+    with _opened(path) as archive:
+        text = bytes(archive[_OPTIONS]).rstrip(b"\0").decode()
+        names = frozenset(archive.files) - {_OPTIONS}
+    options = _parse_yaml(path, text)
     check_options(str(path), options, _SUPPORTED)
     check_options(
         str(path), options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)}
     )
     check_options(str(path), options, _NORMS[options.get("transformer-preprocess", "")])
-    vocabularies = [folder / name for name in decoder["vocabs"]]
-    if vocabularies[0] != vocabularies[-1]:
-        raise ValueError(
-            f"{folder}/decoder.yml names two vocabularies, which is not supported."
-        )
-    vocabulary = _read_vocabulary(vocabularies[0])
-    pad_id = vocabulary.get("<pad>", len(vocabulary))
-    config = _model_config(options, pad_id, vocabulary["</s>"])
-    tokenizer = MappedTokenizer.from_files(
-        source=folder / "source.spm",
-        target=folder / "target.spm",
-        vocabulary={**vocabulary, "<pad>": pad_id},
-        special_ids={"pad_id": pad_id, "bos_id": pad_id, "eos_id": config.eos_id},
-        files=(vocabularies[0],),
+    paths = dict.fromkeys(folder / name for name in files)
+    vocabularies = [_read_vocabulary(name) for name in paths]
+    sharing = _sharing(path, options, len(vocabularies))
+    sizes = _sizes(path, options, len(vocabularies))
+    padded, special_ids = _with_padding(folder, vocabularies)
+    has_padding = padded == vocabularies
+    config = _model_config(
+        options, [size + (not has_padding) for size in sizes], special_ids, sharing
     )
-    names = frozenset(archive.files) - {_OPTIONS}
+    cutters = files if files[0].endswith(".spm") else ("source.spm", "target.spm")
+    tokenizer = MappedTokenizer.from_files(
+        source=folder / cutters[0],
+        target=folder / cutters[-1],
+        vocabularies=padded,
+        special_ids=special_ids,
+        files=tuple(paths),
+    )
     return PublishedModel(
         family="marian",
         model=config,
@@ -100,30 +121,29 @@ def read(folder: pathlib.Path) -> PublishedModel:
             max_input_length=_MAX_INPUT_LENGTH,
         ),
         tokenizer=tokenizer,
-        source_language="",
-        target_language="",
-        tensors=tensor_names(config),
+        source_language=source_language or "",
+        target_language=target_language or "",
+        tensors=tensor_names(config, names, has_padding),
         copies={},
         names=names,
-        read=lambda name: np.asarray(archive[name], np.float32),
+        blocks=functools.partial(_blocks, path),
         files=(path, folder / "decoder.yml", *tokenizer.files),
     )
 
 
-def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
-    """Return the tensor of Marian for each weight of ours; biases are `[1, width]`."""
+def tensor_names(
+    config: ModelConfig, names: Collection[str] = (), has_padding: bool = False
+) -> dict[str, PublishedTensor]:
+    """Return the tensor of Marian for each weight of ours; biases are `[1, width]`.
 
-    def table(array):
-        missing = config.vocab_size - len(array)  # the row of padding
-        return np.concatenate([array, np.zeros((missing, array.shape[1]), array.dtype)])
+    Args:
+        config: The model.
+        names: Names in the file: an output matrix of its own is stored in one of two
+            layouts.
+        has_padding: Whether the file has rows for padding; otherwise they are added.
+    """
 
-    found = {
-        "embedding/embeddings": PublishedTensor("Wemb", table),
-        "embedding/output_bias": PublishedTensor(
-            "decoder_ff_logit_out_b", lambda array: table(array.T)[:, 0]
-        ),
-    }
-
+    found = _embedding_tensors(config, names, has_padding)
     is_pre_norm = config.norm_placement == "pre"
 
     def norm(ours, theirs, is_before=is_pre_norm):
@@ -169,13 +189,113 @@ def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
     return found
 
 
-def _model_config(options, pad_id, eos_id) -> ModelConfig:
+def _embedding_tensors(config, names, has_padding) -> dict[str, PublishedTensor]:
+    """Return the tensors of embeddings and of the pre-softmax map."""
+
+    def table(array, size=config.output_vocab_size):
+        """Return the rows with one for padding, if the file has none.
+
+        An array of another size stays: it is an error later.
+        """
+        if not has_padding and len(array) == size - 1:
+            array = np.insert(array, config.pad_id, 0.0, axis=0)
+        return array
+
+    def source_table(array):
+        return table(array, config.vocab_size)
+
+    output, name = "embedding", "decoder_ff_logit_out"
+    found = {"embedding/embeddings": PublishedTensor("Wemb", table)}
+    if not config.share_embeddings:
+        output = "target_embedding"
+        found = {
+            "embedding/embeddings": PublishedTensor("encoder_Wemb", source_table),
+            "target_embedding/embeddings": PublishedTensor("decoder_Wemb", table),
+        }
+        if not config.share_decoder_embeddings:
+            output = "output_embedding"
+            found["output_embedding/embeddings"] = (
+                PublishedTensor(f"{name}_Wt", table)
+                if f"{name}_Wt" in names
+                else PublishedTensor(f"{name}_W", lambda array: table(array.T))
+            )
+    found[f"{output}/output_bias"] = PublishedTensor(
+        f"{name}_b", lambda array: table(np.ravel(array))
+    )
+    return found
+
+
+def _with_padding(folder, vocabularies) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """Return the vocabularies with a piece for padding, and the special ids.
+
+    Marian has no padding. It gets an id that is the same in both vocabularies: the end
+    of the smaller. Later ids of the larger move up by one.
+
+    Raises:
+        ValueError: If two vocabularies have EOS at different ids.
+    """
+    eos_ids = {vocabulary["</s>"] for vocabulary in vocabularies}
+    if len(eos_ids) > 1:
+        raise ValueError(
+            f"{folder}: </s> must have the same id in both vocabularies. Received: "
+            f"{sorted(eos_ids)}."
+        )
+    (pad_id, *others) = {vocabulary.get("<pad>") for vocabulary in vocabularies}
+    if pad_id is None or others:
+        pad_id = min(map(len, vocabularies))
+        vocabularies = [
+            {
+                **{piece: i + (i >= pad_id) for piece, i in vocabulary.items()},
+                "<pad>": pad_id,
+            }
+            for vocabulary in vocabularies
+        ]
+    special_ids = {"pad_id": pad_id, "bos_id": pad_id, "eos_id": eos_ids.pop()}
+    return vocabularies, special_ids
+
+
+def _sharing(path, options, num_vocabularies) -> dict[str, bool]:
+    """Return which matrices of embeddings are the same, as fields of `ModelConfig`.
+
+    Raises:
+        ValueError: If no model of ours shares the same ones.
+    """
+    is_tied = options.get("tied-embeddings", False)
+    is_source_tied = options.get("tied-embeddings-src", False)
+    if options.get("tied-embeddings-all", True) or (is_tied and is_source_tied):
+        if num_vocabularies > 1:
+            raise ValueError(
+                f"{path} has one matrix of embeddings, but decoder.yml names two "
+                "vocabularies."
+            )
+        return {"share_embeddings": True}
+    check_options(str(path), options, {"tied-embeddings-src": (False,)})
+    return {"share_embeddings": False, "share_decoder_embeddings": is_tied}
+
+
+def _sizes(path, options, num_vocabularies) -> list[int]:
+    """Return the number of ids of each vocabulary, without padding that is added.
+
+    Raises:
+        ValueError: If the file does not have them.
+    """
+    sizes = options["dim-vocabs"]
+    if not (isinstance(sizes, list) and len(sizes) >= num_vocabularies):
+        raise ValueError(
+            f"{path}: dim-vocabs must have the sizes of {num_vocabularies} "
+            f"vocabularies. Received: {sizes!r}."
+        )
+    return sizes[:num_vocabularies]
+
+
+def _model_config(options, sizes, special_ids, sharing) -> ModelConfig:
     depths = options["enc-depth"], options["dec-depth"]
     d_ff = options["transformer-dim-ffn"]
     # 0: the same as in the encoder.
     decoder_d_ff = options.get("transformer-decoder-dim-ffn") or d_ff
     return ModelConfig(
-        vocab_size=max(options["dim-vocabs"][0], pad_id + 1),
+        vocab_size=sizes[0],
+        target_vocab_size=None if len(sizes) == 1 else sizes[1],
         num_layers=depths[0],
         num_decoder_layers=None if depths[0] == depths[1] else depths[1],
         d_model=options["dim-emb"],
@@ -190,42 +310,66 @@ def _model_config(options, pad_id, eos_id) -> ModelConfig:
         position_layout="concatenated",
         normalize_embeddings="n" in options.get("transformer-postprocess-emb", "d"),
         zero_first_input=True,
-        suppressed_ids=(pad_id,),
-        pad_id=pad_id,
-        bos_id=pad_id,
-        eos_id=eos_id,
+        suppressed_ids=(special_ids["pad_id"],),
+        **special_ids,
+        **sharing,
     )
 
 
-def _load(path: pathlib.Path) -> Any:
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[Any]:
     try:
-        archive = np.load(path, allow_pickle=False)
-        archive[_OPTIONS]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        # NumPy leaves a file that it opened itself open if it is damaged.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            yield archive
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is not a model of Marian, or is damaged: {error}."
         ) from error
-    return archive
+
+
+def _blocks(path: pathlib.Path, name: str) -> Iterator[np.ndarray]:
+    """Read one tensor as float32, in one block."""
+    with _opened(path) as archive:
+        array = archive[name]
+        if not np.issubdtype(array.dtype, np.floating):
+            raise ValueError(f"{name} has the type {array.dtype}, not floating point")
+    yield np.atleast_1d(np.asarray(array, np.float32))
+
+
+def _file_names(decoder: Options, key: str) -> list[str]:
+    """Return a list of file names in decoder.yml.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    names = decoder[key]
+    if not (
+        isinstance(names, list) and names and all(isinstance(n, str) for n in names)
+    ):
+        raise ValueError(
+            f"{decoder.path}: {key} must be a list of file names. Received: {names!r}."
+        )
+    return names
 
 
 def _read_vocabulary(path: pathlib.Path) -> dict[str, int]:
-    """Read a map from pieces to ids.
+    """Read a map from pieces to ids, or take the ids of a SentencePiece model.
 
     Raises:
         FileNotFoundError: If there is none.
         ValueError: If it is damaged, or an id is missing.
     """
+    if path.suffix == ".spm":
+        return Options(path, {piece: i for i, piece in enumerate(pieces_of(path))})
     # Otherwise the pieces "no" and "1" would become a truth value and a number.
     entries = _read_yaml(path, keys_are_text=True)
     try:
         vocabulary = {piece: int(number) for piece, number in entries.items()}
-    except (AttributeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a vocabulary of Marian: {error}.") from error
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise ValueError(
-            f"{path} must have every id from 0 to {len(vocabulary) - 1} once."
-        )
-    return vocabulary
+    check_vocabulary(path, vocabulary)
+    return Options(path, vocabulary)
 
 
 def _read_yaml(path: pathlib.Path, keys_are_text: bool = False) -> dict[str, Any]:
@@ -233,14 +377,15 @@ def _read_yaml(path: pathlib.Path, keys_are_text: bool = False) -> dict[str, Any
         raise FileNotFoundError(
             f"{path} is absent. Copy the whole folder of the model."
         )
-    return _parse_yaml(path, path.read_text(encoding="utf-8"), keys_are_text)
+    return _parse_yaml(path, path.read_bytes(), keys_are_text)
 
 
 def _parse_yaml(path, text, keys_are_text=False) -> dict[str, Any]:
     import yaml
 
     try:
-        return yaml.load(text, yaml.BaseLoader if keys_are_text else yaml.SafeLoader)
-    except yaml.YAMLError as error:
+        values = yaml.load(text, yaml.BaseLoader if keys_are_text else yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(f"{path} is damaged: {first}.") from error
+    return Options(path, values)

@@ -8,7 +8,6 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_transformer.pretrained.importing import PRESET
 from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.run_config import RunConfig
 
@@ -68,8 +67,7 @@ def make_card(
         report: Content of a report of bin/evaluate.py.
     """
     languages = [code for code in (run.source_language, run.target_language) if code]
-    model, is_imported = run.model, run.preset == PRESET
-    family = (run.origin or {}).get("family")
+    model = run.model
     return _CARD.format(
         front_matter="\n".join(_front_matter(languages)),
         title=(
@@ -78,8 +76,9 @@ def make_card(
             else "A translation model"
         ),
         origin=(
-            f"imported by keras_transformer from a published model ({family})"
-            if is_imported
+            "imported by keras_transformer from a published model "
+            f"({run.origin['family']})"
+            if run.origin
             else "trained with keras_transformer"
         ),
         model=_table(
@@ -94,7 +93,7 @@ def make_card(
                 "parameters": f"{num_parameters:,}",
             }
         ),
-        training="" if is_imported else _training(run, checkpoint),
+        training="" if run.origin else _training(run, checkpoint),
         evaluation=_evaluation(report) if report else "",
         epsilon=model.layer_norm_epsilon,
         penalty=(

@@ -19,6 +19,7 @@ from keras_transformer.config import ModelConfig, check_choice
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 from keras_transformer.model.transformer import weights_by_path
+from keras_transformer.tokenization import Tokenizer
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
@@ -84,17 +85,14 @@ def make_spec(translator: Translator) -> Any:
     )
     spec.decoder.start_from_zero_embedding = config.zero_first_input
     positions = positions_of(translator)
-    embedding = weights["embedding/embeddings"]
-    spec.encoder.embeddings[0].weight = embedding
-    spec.decoder.embeddings.weight = weights.get(
-        "target_embedding/embeddings", embedding
-    )
-    spec.decoder.projection.weight = weights.get(
-        "output_embedding/embeddings", embedding
-    )
-    owner = "embedding" if config.share_embeddings else "output_embedding"
+    model = translator.model
+    source, target = model.embedding.name, model.target_embedding.name
+    output = model.output_embedding.name
+    spec.encoder.embeddings[0].weight = weights[f"{source}/embeddings"]
+    spec.decoder.embeddings.weight = weights[f"{target}/embeddings"]
+    spec.decoder.projection.weight = weights[f"{output}/embeddings"]
     if config.output_bias:
-        spec.decoder.projection.bias = weights[f"{owner}/output_bias"]
+        spec.decoder.projection.bias = weights[f"{output}/output_bias"]
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         side.scale_embeddings = True
         side.position_encodings.encodings = positions[name]
@@ -105,12 +103,12 @@ def make_spec(translator: Translator) -> Any:
             _norm(side.layernorm_embedding, weights, norm)
         for number, layer in enumerate(side.layer):
             _layer(layer, weights, f"{name}/layer_{number}")
-    pieces = vocabulary_of(translator)
-    spec.register_source_vocabulary(pieces)
+    sources, pieces = vocabularies_of(translator.tokenizer)
+    spec.register_source_vocabulary(sources)
     spec.register_target_vocabulary(pieces)
     spec.config.bos_token = spec.config.decoder_start_token = pieces[config.bos_id]
     spec.config.eos_token = pieces[config.eos_id]
-    spec.config.unk_token = pieces[translator.tokenizer.unk_id]
+    spec.config.unk_token = sources[translator.tokenizer.unk_id]
     spec.config.add_source_eos = True
     spec.config.add_attribute("layer_norm_epsilon", config.layer_norm_epsilon)
     return spec
@@ -160,22 +158,27 @@ def positions_of(translator: Translator) -> dict[str, np.ndarray]:
     return dict.fromkeys(("encoder", "decoder"), np.asarray(table, np.float32))
 
 
-def vocabulary_of(translator: Translator) -> list[str]:
-    """Return the pieces in the order of their ids.
+def vocabularies_of(tokenizer: Tokenizer) -> tuple[list[str], list[str]]:
+    """Return the pieces of sources and of targets in the order of their ids.
 
     Raises:
         ValueError: If two ids have the same piece.
     """
-    tokenizer = translator.tokenizer
-    ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
-    pieces = [piece.decode("utf-8") for piece in tokenizer.pieces(ids).numpy()]
-    pieces[tokenizer.pad_id] = "<pad>"
-    if len(set(pieces)) < len(pieces):
-        raise ValueError(
-            "CTranslate2 needs a vocabulary without duplicate pieces. Received: "
-            f"{len(pieces) - len(set(pieces))} duplicates among {len(pieces)} pieces."
-        )
-    return pieces
+    target_size = tokenizer.target_vocab_size or tokenizer.vocab_size
+    found = []
+    for size, pieces_of in (
+        (tokenizer.vocab_size, tokenizer.pieces),
+        (target_size, tokenizer.target_pieces),
+    ):
+        pieces = [piece.decode("utf-8") for piece in pieces_of(np.arange(size)).numpy()]
+        pieces[tokenizer.pad_id] = "<pad>"
+        if (num_different := len(set(pieces))) < size:
+            raise ValueError(
+                "CTranslate2 needs a vocabulary without duplicate pieces. Received: "
+                f"{size - num_different} duplicates among {size} pieces."
+            )
+        found.append(pieces)
+    return found[0], found[1]
 
 
 def _layer(layer: Any, weights: Weights, name: str) -> None:

@@ -24,9 +24,9 @@ class MappedTokenizer(tokenizer.Tokenizer):
     """Two SentencePiece models whose pieces get their ids from a map.
 
     OPUS-MT and Marian cut sources with one SentencePiece model and join targets with
-    another; the ids of both are in one map. A text may begin with a language token of
-    the map, ">>deu<<". M2M-100 has one SentencePiece model, and the id of a language
-    before each source and each target.
+    another; the ids of both are in one map, or each has a map of its own. A text may
+    begin with a language token of the map, ">>deu<<". M2M-100 has one
+    SentencePiece model, and the id of a language before each source and each target.
 
     Args:
         archive: A zip file, from `pack`.
@@ -39,15 +39,11 @@ class MappedTokenizer(tokenizer.Tokenizer):
     def __init__(self, archive: bytes, kind: str = "mapped"):
         settings, source, target = _unpack(archive)
         vocabulary = settings["vocabulary"]
-        pieces = [""] * settings["vocab_size"]
-        for piece, number in vocabulary.items():
-            pieces[number] = piece
-        unk_id = vocabulary[_UNKNOWN]
         super().__init__(
             kind=kind,
             vocabulary=archive,
-            pieces=pieces,
-            unk_id=unk_id,
+            pieces=_in_order(vocabulary, settings["vocab_size"]),
+            unk_id=vocabulary[_UNKNOWN],
             **settings["special_ids"],
         )
         self.files: tuple[pathlib.Path, ...] = ()
@@ -55,20 +51,27 @@ class MappedTokenizer(tokenizer.Tokenizer):
         self.target_prefix_id = settings["target_prefix_id"]
         self._source = tokenizer.sentencepiece_op(source, tf.string)
         self._target = tokenizer.sentencepiece_op(target, tf.string)
-        names = list(vocabulary)
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(names),
-                tf.constant([vocabulary[n] for n in names], tf.int32),
-            ),
-            default_value=unk_id,
-        )
-        never_written = {unk_id, *settings["special_ids"].values()}
+        self._ids = self._target_ids = _lookup_table(vocabulary)
+        self._target_pieces = self._pieces
+        target_vocabulary = settings.get("target_vocabulary") or vocabulary
+        if target_vocabulary is not vocabulary:
+            self.target_vocab_size = settings["target_vocab_size"]
+            self._target_ids = _lookup_table(target_vocabulary)
+            ordered = _in_order(target_vocabulary, self.target_vocab_size)
+            self._target_pieces = tf.constant(ordered)
         self.languages = settings.get("languages", {})
-        never_written |= set(self.languages.values())
-        never_written |= {vocabulary[name] for name in names if _is_language(name)}
+        never_written = {
+            target_vocabulary[_UNKNOWN],
+            *settings["special_ids"].values(),
+            *self.languages.values(),
+            *(
+                target_vocabulary[name]
+                for name in target_vocabulary
+                if _is_language(name)
+            ),
+        }
         self._is_text = tf.constant(
-            [i not in never_written for i in range(len(pieces))]
+            [i not in never_written for i in range(len(self._target_pieces))]
         )
 
     @classmethod
@@ -77,7 +80,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
         *,
         source: pathlib.Path,
         target: pathlib.Path,
-        vocabulary: Mapping[str, int],
+        vocabularies: Sequence[Mapping[str, int]],
         files: Sequence[pathlib.Path],
         **settings: Any,
     ) -> MappedTokenizer:
@@ -86,7 +89,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
         Args:
             source: SentencePiece model of sources.
             target: SentencePiece model of targets.
-            vocabulary: Ids by piece.
+            vocabularies: Ids by piece: of both sides, or of sources and of targets.
             files: Other files that were read, for the record.
             **settings: Of `pack`.
 
@@ -94,14 +97,8 @@ class MappedTokenizer(tokenizer.Tokenizer):
             FileNotFoundError: If a file is absent.
             ValueError: If the vocabulary does not fit.
         """
-        for path in (source, target):
-            if not path.is_file():
-                raise FileNotFoundError(
-                    f"{path} is absent. Copy the whole folder of the model."
-                )
-        made = cls(
-            pack(source.read_bytes(), target.read_bytes(), vocabulary, **settings)
-        )
+        models = [_read_model(path) for path in (source, target)]
+        made = cls(pack(*models, vocabularies, **settings))
         made.files = (*dict.fromkeys((source, target)), *files)
         return made
 
@@ -118,20 +115,11 @@ class MappedTokenizer(tokenizer.Tokenizer):
             if language is not None:
                 check_language(f"{name}_language", language, self.languages)
                 settings[f"{name}_prefix_id"] = self.languages[language]
-        return MappedTokenizer(pack(source, target, **settings))
+        vocabularies = [settings.pop("vocabulary")]
+        return MappedTokenizer(pack(source, target, vocabularies, **settings))
 
-    def language_ids(self, codes: tf.Tensor) -> tf.Tensor:
-        """Look up languages, in the graph.
-
-        Args:
-            codes: string `[batch]`.
-
-        Returns:
-            int32 `[batch]`; -1 for an unknown language.
-        """
-        is_code = codes[:, tf.newaxis] == tf.constant([*self.languages])
-        ids = tf.constant([*self.languages.values()], tf.int32)
-        return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
+    def target_pieces(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        return tf.gather(self._target_pieces, tokens)
 
     def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
         """Return the files of the published model; see the base class."""
@@ -159,7 +147,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Split target text into ids with the SentencePiece model of targets."""
         pieces = self._target.tokenize(text)
-        tokens = pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
+        tokens = pieces.with_flat_values(self._target_ids.lookup(pieces.flat_values))
         tokens = tf.cast(tokens, tf.int32)
         return tf.concat([*_prefix(text, self.target_prefix_id), tokens], axis=1)
 
@@ -170,8 +158,50 @@ class MappedTokenizer(tokenizer.Tokenizer):
     def _join(self, tokens):
         is_text = tokens.with_flat_values(tf.gather(self._is_text, tokens.flat_values))
         tokens = tf.ragged.boolean_mask(tokens, is_text)
-        pieces = tokens.with_flat_values(tf.gather(self._pieces, tokens.flat_values))
+        pieces = tokens.with_flat_values(self.target_pieces(tokens.flat_values))
         return self._target.detokenize(pieces)
+
+
+def pieces_of(path: pathlib.Path) -> list[str]:
+    """Return the pieces of a SentencePiece model in the order of their ids.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is damaged; the message names the file.
+    """
+    model = tokenizer.sentencepiece_processor(_read_model(path))
+    return [model.id_to_piece(number) for number in range(model.get_piece_size())]
+
+
+def _read_model(path: pathlib.Path) -> bytes:
+    """Read and check a SentencePiece model; errors as in `pieces_of`."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is absent. Copy the whole folder of the model."
+        )
+    model = path.read_bytes()
+    try:
+        tokenizer.sentencepiece_processor(model)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return model
+
+
+def _lookup_table(vocabulary: Mapping[str, int]) -> tf.lookup.StaticHashTable:
+    """Return a table of the ids by piece, with that of unknown text as default."""
+    pieces, ids = tf.constant([*vocabulary]), tf.constant([*vocabulary.values()])
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(pieces, tf.cast(ids, tf.int32)),
+        default_value=vocabulary[_UNKNOWN],
+    )
+
+
+def _in_order(vocabulary: Mapping[str, int], size: int) -> list[str]:
+    """Return the piece of each id; "" where there is none."""
+    pieces = [""] * size
+    for piece, number in vocabulary.items():
+        pieces[number] = piece
+    return pieces
 
 
 def _prefix(text: tf.Tensor, number: int | None) -> list[tf.RaggedTensor]:
@@ -184,7 +214,7 @@ def _prefix(text: tf.Tensor, number: int | None) -> list[tf.RaggedTensor]:
 def pack(
     source: bytes,
     target: bytes,
-    vocabulary: Mapping[str, int],
+    vocabularies: Sequence[Mapping[str, int]],
     special_ids: Mapping[str, int],
     source_prefix_id: int | None = None,
     target_prefix_id: int | None = None,
@@ -196,32 +226,30 @@ def pack(
     Args:
         source: A SentencePiece model.
         target: A SentencePiece model.
-        vocabulary: Ids by piece.
+        vocabularies: Ids by piece: of both sides, or of sources and of targets.
         special_ids: "pad_id", "bos_id" and "eos_id".
         source_prefix_id: The id that every source begins with, if any.
         target_prefix_id: The id that every target begins with, if any.
-        vocab_size: Number of ids; None: the largest of the map + 1.
+        vocab_size: Number of ids of sources; None: the largest of the map + 1.
         languages: Ids of the languages by code, for a model that is told both languages
             by prefixes.
 
     Raises:
-        ValueError: If the map has no "<unk>", or ids outside of [0, vocab_size).
+        ValueError: If a map has no "<unk>", an id twice, or ids outside of
+            [0, vocab_size).
     """
-    largest = max(vocabulary.values(), default=-1)
-    vocab_size = largest + 1 if vocab_size is None else vocab_size
-    if _UNKNOWN not in vocabulary or largest >= vocab_size:
-        raise ValueError(
-            f"The vocabulary must have {_UNKNOWN} and ids below {vocab_size}. "
-            f"Received: {len(vocabulary)} pieces with ids up to {largest}."
-        )
+    vocabulary, *others = vocabularies
     settings = {
-        "vocab_size": vocab_size,
+        "vocab_size": _check_map(vocabulary, vocab_size),
         "special_ids": dict(special_ids),
         "source_prefix_id": source_prefix_id,
         "target_prefix_id": target_prefix_id,
         "vocabulary": dict(vocabulary),
         "languages": dict(languages or {}),
     }
+    for target_vocabulary in others:
+        settings["target_vocab_size"] = _check_map(target_vocabulary)
+        settings["target_vocabulary"] = dict(target_vocabulary)
     contents = {
         _SETTINGS: json.dumps(settings, ensure_ascii=False).encode(),
         _SOURCE: source,
@@ -232,6 +260,20 @@ def pack(
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content)
     return written.getvalue()
+
+
+def _check_map(vocabulary: Mapping[str, int], size: int | None = None) -> int:
+    """Return the number of ids, `size` or one more than the largest; see `pack`."""
+    largest = max(vocabulary.values(), default=-1)
+    size = largest + 1 if size is None else size
+    if _UNKNOWN not in vocabulary or largest >= size:
+        raise ValueError(
+            f"The vocabulary must have {_UNKNOWN} and ids below {size}. "
+            f"Received: {len(vocabulary)} pieces with ids up to {largest}."
+        )
+    if len(set(vocabulary.values())) < len(vocabulary):
+        raise ValueError("Two pieces have the same id in the vocabulary.")
+    return size
 
 
 def _unpack(archive: bytes) -> tuple[dict[str, Any], bytes, bytes]:

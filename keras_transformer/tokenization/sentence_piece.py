@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.tokenization import (
+    mapped,
     sentencepiece_proto,
     tokenizer,
     training_text,
@@ -25,6 +26,10 @@ from keras_transformer.tokenization import (
 # and U+FDD0 (which Unicode reserves for internal use) by U+FDD0 and "0".
 _NORMALIZATION_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
+
+_SPACE = "\u2581"
+# The piece of a target language, as in OPUS-MT.
+_LANGUAGE = re.compile(f"{_SPACE}>>([^<>\\s]+)<<")
 
 # Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
@@ -49,7 +54,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
     vocabulary_name = "sentencepiece.model"
 
     def __init__(self, proto: bytes, kind: str = "sentencepiece"):
-        self._processor = _processor(proto)
+        self._processor = tokenizer.sentencepiece_processor(proto)
         names = self._processor.id_to_piece(list(range(len(self._processor))))
         special_ids = {"unk_id": self._processor.unk_id()}
         for name, shown in (("pad_id", "<pad>"), ("bos_id", "<s>"), ("eos_id", "</s>")):
@@ -58,19 +63,71 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
                 special_ids[name] = len(names)
                 names.append(shown)
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
+        matches = [(_LANGUAGE.fullmatch(name), i) for i, name in enumerate(names)]
+        self.languages = {match[1]: number for match, number in matches if match}
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
+
+    def with_languages(
+        self, source_language: str | None, target_language: str | None
+    ) -> tokenizer.Tokenizer:
+        if not self.languages:
+            return super().with_languages(source_language, target_language)
+        if target_language is None:
+            return self
+        mapped.check_language("target_language", target_language, self.languages)
+        chosen = SentencePieceTokenizer(self._vocabulary, self.kind)
+        chosen.source_prefix_id = self.languages[target_language]
+        return chosen
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids with SentencePiece's threads; see the base class."""
+        rows = self.encode_target(texts)
+        if self.source_prefix_id is None:
+            return rows
+        known = list(self.languages.values())
+        return [
+            row
+            if np.isin(row[:1], known).any()
+            else np.insert(row, 0, self.source_prefix_id)
+            for row in rows
+        ]
+
+    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Split texts into ids, without a language before them."""
         tokenizer.check_texts(texts)
         rows = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
         return [np.array(row, np.int32) for row in rows]
+
+    def sample(
+        self, texts: Sequence[str], dropout: float, seed: int
+    ) -> list[np.ndarray]:
+        """Split texts into random ids by BPE-dropout; see the base class."""
+        if self.kind != "bpe":
+            return super().sample(texts, dropout, seed)
+        # Every call has a new thread, whose random numbers begin with this seed.
+        sentencepiece.set_random_generator_seed(seed)
+        rows = self._processor.encode(
+            list(texts),
+            enable_sampling=True,
+            alpha=dropout,
+            nbest_size=-1,
+            num_threads=1,
+        )
+        return [np.array(row, np.int32) for row in rows]
+
+    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Split texts into ids in the graph, without a language before them."""
+        if self.source_prefix_id is None:
+            return self.tokenize(text)
+        return self._in_graph.tokenize(text)
 
     def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
         """Return the model twice, and the id of each piece; see the base class."""
         pieces = [piece.decode("utf-8") for piece in self._pieces.numpy()]
         pieces[self.pad_id], pieces[self.eos_id] = "<pad>", "</s>"
         pieces[self.unk_id] = "<unk>"
+        for code, number in self.languages.items():
+            pieces[number] = f">>{code}<<"  # Marian looks languages up without a space
         ids = {piece: number for number, piece in enumerate(pieces)}
         if len(ids) < len(pieces):
             raise ValueError(
@@ -80,7 +137,16 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         return self._vocabulary, self._vocabulary, ids
 
     def _split(self, text):
-        return self._in_graph.tokenize(text)
+        tokens = self._in_graph.tokenize(text)
+        if self.source_prefix_id is None:
+            return tokens
+        first = tokens[:, :1].to_tensor(-1, shape=[None, 1])
+        is_told = tf.reduce_any(tf.equal(first, [*self.languages.values()]), axis=1)
+        lengths = tf.cast(~is_told, tf.int64)
+        prefix = tf.fill([tf.reduce_sum(lengths)], self.source_prefix_id)
+        return tf.concat(
+            [tf.RaggedTensor.from_row_lengths(prefix, lengths), tokens], axis=1
+        )
 
     def _join(self, tokens):
         return self._in_graph.detokenize(tokens)
@@ -111,6 +177,7 @@ def train_bpe(
     *,
     character_coverage: float = 0.99999,
     split_digits: bool = False,
+    symbols: Sequence[str] = (),
     max_sentences: int = 2_000_000,
 ) -> SentencePieceTokenizer:
     """Learn a shared BPE vocabulary; the same texts give the same fingerprint.
@@ -123,6 +190,9 @@ def train_bpe(
             [0.98, 1]; the rarest are encoded as bytes.
         split_digits: Whether every digit is a separate piece, so that unseen numbers
             are encoded like others.
+        symbols: Words such as "<news>" or ">>de<<" that get a piece of their own; they
+            have no spaces. They are never split, after a space and at the beginning of
+            a text.
         max_sentences: Most lines used for training, sampled evenly if there are more.
             It bounds time and memory.
 
@@ -144,6 +214,8 @@ def train_bpe(
             unk_id=config.UNK_ID,
             bos_id=config.BOS_ID,
             eos_id=config.EOS_ID,
+            # With the space before it, a symbol is one token instead of two.
+            user_defined_symbols=[_SPACE + symbol for symbol in symbols],
             **_rule_files(pathlib.Path(folder)),
         )
     return SentencePieceTokenizer(_without_paths(proto), kind="bpe")
@@ -211,12 +283,3 @@ def _without_paths(proto: bytes) -> bytes:
     model.normalizer_spec.ClearField("normalization_rule_tsv")
     model.denormalizer_spec.ClearField("normalization_rule_tsv")
     return model.SerializeToString(deterministic=True)
-
-
-def _processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
-    try:
-        if proto:  # SentencePiece accepts an empty one and has no model then
-            return sentencepiece.SentencePieceProcessor(model_proto=proto)
-    except RuntimeError as error:
-        raise ValueError(f"not a SentencePiece model ({error}).") from error
-    raise ValueError("not a SentencePiece model (it is empty).")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 # Values of `SentencePiece.type`.
-UNKNOWN, CONTROL = 2, 3
+UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 # The value of `TrainerSpec.model_type` for byte-pair encoding.
 BPE = 2
 
@@ -23,7 +23,7 @@ _MESSAGES = {
         "score": (2, "FLOAT"),
         "type": (3, "INT32"),
     },
-    "TrainerSpec": {"model_type": (3, "INT32")},
+    "TrainerSpec": {"model_type": (3, "INT32"), "split_digits": (25, "BOOL")},
     "NormalizerSpec": {"name": (1, "STRING"), "normalization_rule_tsv": (6, "STRING")},
     "ModelProto": {
         "pieces": (1, "SentencePiece"),

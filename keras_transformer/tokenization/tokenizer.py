@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -50,6 +51,9 @@ class Tokenizer(tf.Module):
     # there is none.
     source_prefix_id: int | None = None
     target_prefix_id: int | None = None
+    # Number of ids of targets, if they have a vocabulary of their own; None: they share
+    # that of sources. Padding and EOS have the same ids in both.
+    target_vocab_size: int | None = None
     # Ids of the languages by code, in a vocabulary whose texts begin with a language.
     languages: Mapping[str, int] = types.MappingProxyType({})
 
@@ -98,6 +102,9 @@ class Tokenizer(tf.Module):
     ) -> Tokenizer:
         """Return a multilingual model's tokenizer for another pair of languages.
 
+        A model trained here is told only the target language. It is put before each
+        source that does not begin with a language.
+
         Args:
             source_language: Code of the language of sources; None: as it is.
             target_language: Code of the language of targets; None: as it is.
@@ -111,6 +118,19 @@ class Tokenizer(tf.Module):
             "`source_language` and `target_language` are for multilingual models; this "
             "model translates one pair of languages."
         )
+
+    def language_ids(self, codes: tf.Tensor) -> tf.Tensor:
+        """Look up languages, in the graph.
+
+        Args:
+            codes: string `[batch]`.
+
+        Returns:
+            int32 `[batch]`; -1 for an unknown language.
+        """
+        is_code = codes[:, tf.newaxis] == tf.constant([*self.languages])
+        ids = tf.constant([*self.languages.values()], tf.int32)
+        return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
 
     def detokenize(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join ids into text, in the graph.
@@ -147,6 +167,10 @@ class Tokenizer(tf.Module):
         """
         return tf.gather(self._pieces, tokens)
 
+    def target_pieces(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Return the vocabulary entry of every id of a target; see `pieces`."""
+        return self.pieces(tokens)
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids outside of the graph; the same ids as `tokenize`.
 
@@ -159,9 +183,33 @@ class Tokenizer(tf.Module):
         """
         return encode(self.tokenize, texts)
 
+    def has_symbol(self, symbol: str) -> bool:
+        """Return whether a tag or language such as "<news>" is one piece."""
+        (tokens,) = self.encode([symbol])
+        pieces = self.pieces(tokens[-1:]).numpy()
+        return len(pieces) > 0 and pieces[0].decode().lstrip("\u2581") == symbol
+
     def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split target texts into ids; the same as `encode` in shared vocabularies."""
         return self.encode(texts)
+
+    def sample(
+        self, texts: Sequence[str], dropout: float, seed: int
+    ) -> list[np.ndarray]:
+        """Split texts into random ids that decode to the same texts.
+
+        Args:
+            texts: Sources or targets.
+            dropout: Probability that BPE leaves out a merge.
+            seed: The same seed gives the same ids; in [0, 2 ** 31).
+
+        Raises:
+            ValueError: If the vocabulary is not one of BPE that was trained here.
+        """
+        raise ValueError(
+            f"A vocabulary of the kind {self.kind} has no known merges to leave out. "
+            "Use --subword_encodings=1, or a vocabulary that --tokenizer=bpe trained."
+        )
 
     def encode_rows(self, texts: Sequence[str], is_target: bool = False) -> np.ndarray:
         """Split texts into padded rows of ids for a model.
@@ -222,8 +270,10 @@ class Tokenizer(tf.Module):
         )
 
     def ids(self) -> dict[str, int]:
-        """Return the size of the vocabulary and its special ids."""
-        names = ("vocab_size", "pad_id", "unk_id", "bos_id", "eos_id")
+        """Return the sizes of the vocabularies and the special ids."""
+        names = ["vocab_size", "pad_id", "unk_id", "bos_id", "eos_id"]
+        if self.target_vocab_size is not None:
+            names.append("target_vocab_size")
         return {name: getattr(self, name) for name in names}
 
     def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -249,6 +299,20 @@ def sentencepiece_op(
     """
     name = f"sentencepiece_{fingerprint_of(model)[:16]}"
     return tf_text.SentencepieceTokenizer(model, out_type=out_type, name=name)
+
+
+def sentencepiece_processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Return a SentencePiece model outside of the graph.
+
+    Raises:
+        ValueError: If `proto` is not a SentencePiece model.
+    """
+    try:
+        if proto:  # SentencePiece accepts an empty one and has no model then
+            return sentencepiece.SentencePieceProcessor(model_proto=proto)
+    except RuntimeError as error:
+        raise ValueError(f"not a SentencePiece model ({error}).") from error
+    raise ValueError("not a SentencePiece model (it is empty).")
 
 
 def fingerprint_of(vocabulary: bytes) -> str:

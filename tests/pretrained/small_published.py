@@ -21,12 +21,13 @@ MARIAN = {
     "zero_first_input": True,
     "output_bias": True,
 }
+SEPARATE = {"share_embeddings": False, "share_decoder_embeddings": True}
 M2M100 = {"norm_placement": "pre", "position_layout": "halves", "first_position": 2}
 
 
-def vocabulary():
+def vocabulary(size=300):
     """Return the SentencePiece model of some lines, and its pieces in other order."""
-    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=size)
     pieces = tokenizer.pieces(np.arange(tokenizer.vocab_size)).numpy()
     names = sorted(piece.decode() for piece in pieces[4:])
     return tokenizer._vocabulary, names
@@ -62,9 +63,10 @@ def make_model(options, pieces, special_ids):
     )
     model = choosing_model(config, seed=5)
     if config.zero_first_input:
-        table = model.embedding.embeddings.numpy()
-        table[special_ids["pad_id"]] = 0.0
-        model.embedding.embeddings.assign(table)
+        for embedding in (model.embedding, model.target_embedding):
+            table = embedding.embeddings.numpy()
+            table[special_ids["pad_id"]] = 0.0
+            embedding.embeddings.assign(table)
     return model
 
 
@@ -76,18 +78,19 @@ def tensors_of(model, tensor_names):
         array = weight.numpy()
         if tensor.convert is np.transpose:
             array = array.T
-        elif tensor.convert is not np.asarray:
+        elif tensor.convert is not None:
             array = array[np.newaxis]  # a bias
         found[tensor.name] = np.ascontiguousarray(array)
     return found
 
 
-def write_huggingface(folder, family="marian"):
+def write_huggingface(folder, family="marian", separate=False):
     """Write a folder as Transformers does, and return the model in it.
 
     Args:
         folder: The folder to make.
         family: "marian", "m2m_100" or "nllb".
+        separate: "marian": whether targets have a vocabulary of their own.
     """
     proto, names = nllb_vocabulary() if family == "nllb" else vocabulary()
     folder.mkdir(parents=True)
@@ -95,7 +98,8 @@ def write_huggingface(folder, family="marian"):
         pieces = ["</s>", "<unk>", ">>deu<<", *names, "<pad>"]
         special_ids = {"pad_id": len(pieces) - 1, "eos_id": 0}
         special_ids["bos_id"] = special_ids["pad_id"]
-        model = make_model(MARIAN, pieces, special_ids)
+        sharing = {**SEPARATE, "target_vocab_size": len(pieces)} if separate else {}
+        model = make_model(MARIAN | sharing, pieces, special_ids)
         for name in ("source.spm", "target.spm"):
             (folder / name).write_bytes(proto)
     else:
@@ -127,6 +131,13 @@ def write_huggingface(folder, family="marian"):
         "decoder_start_token_id": config.bos_id,
         "dropout": config.dropout_rate,
     }
+    if separate:
+        options |= {"share_encoder_decoder_embeddings": False}
+        options |= {"decoder_vocab_size": config.output_vocab_size}
+        write_json(folder / "tokenizer_config.json", {"separate_vocabs": True})
+        pieces_of_targets = ["</s>", "<unk>", "<none>", *reversed(names), "<pad>"]
+        ids = {piece: i for i, piece in enumerate(pieces_of_targets)}
+        write_json(folder / "target_vocab.json", ids)
     write_json(folder / "config.json", options)
     bad_words = [[config.pad_id]]
     write_json(folder / "generation_config.json", {"bad_words_ids": bad_words})
@@ -136,35 +147,61 @@ def write_huggingface(folder, family="marian"):
     return model
 
 
-def write_marian(folder):
-    """Write a folder as Marian does, without a row for padding; return the model."""
+def write_marian(folder, separate=False, tied=True):
+    """Write a folder as Marian does, without a row for padding; return the model.
+
+    Args:
+        folder: The folder to make.
+        separate: Whether targets have a vocabulary of their own, a smaller one.
+        tied: Whether the output has the matrix of target embeddings.
+    """
     proto, names = vocabulary()
     folder.mkdir(parents=True)
-    pieces = ["</s>", "<unk>", *names]
-    pad_id = len(pieces)
+    vocabularies = {"vocab.yml": ["</s>", "<unk>", *names]}
+    protos, options = [proto] * 2, {**MARIAN, "normalize_embeddings": True}
+    if separate:
+        protos[1], targets = vocabulary(290)
+        vocabularies["target.yml"] = ["</s>", "<unk>", *reversed(targets)]
+        options |= SEPARATE | {"share_decoder_embeddings": tied}
+    sizes = [len(pieces) for pieces in vocabularies.values()]
+    if separate:
+        options["target_vocab_size"] = sizes[1] + 1
+    pad_id = min(sizes)
     special_ids = {"pad_id": pad_id, "eos_id": 0, "bos_id": pad_id}
-    options = {**MARIAN, "normalize_embeddings": True}
-    model = make_model(options, [*pieces, "<pad>"], special_ids)
+    model = make_model(options, range(sizes[0] + 1), special_ids)
     config = model.config
     tensors = tensors_of(model, marian.tensor_names)
-    tensors["Wemb"] = tensors["Wemb"][0, :-1]
+    for name in ("Wemb", "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_W"):
+        if name in tensors:
+            tensors[name] = np.delete(tensors[name][0], pad_id, axis=0)
+    if not tied:
+        tensors["decoder_ff_logit_out_W"] = tensors["decoder_ff_logit_out_W"].T
+        table = model.output_embedding.embeddings.numpy()
+        table[pad_id] = 0.0
+        model.output_embedding.embeddings.assign(table)
     bias = tensors["decoder_ff_logit_out_b"]
-    model.embedding.output_bias.assign(np.append(bias[0, :-1], 0.0))
-    tensors["decoder_ff_logit_out_b"] = bias[:, :-1]
+    tensors["decoder_ff_logit_out_b"] = np.delete(bias, pad_id, axis=1)
+    bias[0, pad_id] = 0.0
+    model.output_embedding.output_bias.assign(bias[0])
     described = {
         "type": "transformer",
         "dim-emb": config.d_model,
-        "dim-vocabs": [len(pieces), len(pieces)],
+        "dim-vocabs": [sizes[0], sizes[-1]],
         "enc-depth": config.encoder_depth,
         "dec-depth": config.decoder_depth,
         "transformer-heads": config.num_heads,
         "transformer-dim-ffn": config.encoder_ffn_dim,
         "transformer-decoder-dim-ffn": config.decoder_ffn_dim,
         "transformer-ffn-activation": "swish",
+        "transformer-ffn-depth": 2,
+        "transformer-decoder-autoreg": "self-attention",
+        "transformer-guided-alignment-layer": "last",
+        "transformer-no-projection": False,
         "transformer-preprocess": "",
         "transformer-postprocess": "dan",
         "transformer-postprocess-emb": "nd",
-        "tied-embeddings-all": True,
+        "tied-embeddings-all": not separate,
+        "tied-embeddings": tied,
     }
     text = yaml.safe_dump(described).encode() + b"\0"
     np.savez(
@@ -172,11 +209,16 @@ def write_marian(folder):
         **tensors,
         **{"special:model.yml": np.frombuffer(text, np.int8)},
     )
-    write_json(folder / "vocab.yml", {p: i for i, p in enumerate(pieces)})
-    decoder = {"models": ["model.npz"], "vocabs": ["vocab.yml"] * 2, "normalize": 0.6}
+    for name, pieces in vocabularies.items():
+        lines = [
+            f"{json.dumps(p, ensure_ascii=False)}: {i}\n" for i, p in enumerate(pieces)
+        ]
+        (folder / name).write_text("".join(lines), encoding="utf-8")
+    files = [*vocabularies][:1] + [*vocabularies][-1:]
+    decoder = {"models": ["model.npz"], "vocabs": files, "normalize": 0.6}
     (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
-    for name in ("source.spm", "target.spm"):
-        (folder / name).write_bytes(proto)
+    for name, content in zip(("source.spm", "target.spm"), protos, strict=True):
+        (folder / name).write_bytes(content)
     return model
 
 

@@ -174,6 +174,8 @@ def test_transformers_finds_what_it_reads(tmp_path):
     assert (generation["num_beams"], generation["length_penalty"]) == (4, 0.6)
     assert tokenizer["split_special_tokens"] is True
     assert tokenizer["model_max_length"] == 90
+    read = importing.read(tmp_path / "published")
+    assert read.decoding.max_input_length == 90
     with (tmp_path / "published" / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert header["__metadata__"] == {"format": "pt"}
@@ -210,7 +212,7 @@ def test_every_option_of_a_model_is_written_or_refused():
     refused = {"key_dim", "value_dim", "norm_placement", "layer_norm_epsilon"}
     refused |= {"attention_window", "share_embeddings", "target_vocab_size"}
     refused |= {"position_encoding", "num_positions", "first_position"}
-    refused |= {"normalize_embeddings"}
+    refused |= {"normalize_embeddings", "share_decoder_embeddings"}
     fields = {field.name for field in dataclasses.fields(ModelConfig)}
     assert fields == written | refused
 
@@ -299,11 +301,16 @@ def test_the_program_writes_a_card_with_the_scores(program_of, run_folder, tmp_p
 def test_the_card_of_an_imported_model_tells_of_no_training(tmp_path):
     translator = make_translator()
     run = dataclasses.replace(
-        run_of(translator), preset=importing.PRESET, origin={"family": "marian"}
+        run_of(translator), preset="imported", origin={"family": "marian"}
     )
     card = model_card.make_card(run, Checkpoint(tmp_path / "model.keras", 0), 7)
     assert "imported by keras_transformer from a published model (marian)" in card
     assert "## Training" not in card and "## Evaluation" not in card
+    # Training from it takes its preset's name, but is a training.
+    tuned = dataclasses.replace(run, origin=None)
+    (tmp_path / "model.keras").touch()
+    card = model_card.make_card(tuned, Checkpoint(tmp_path / "model.keras", 7), 7)
+    assert "trained with keras_transformer" in card and "| weights | step 7 |" in card
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,23 @@
 """Published models become folders of ours, with the same outputs."""
 
 import dataclasses
+import io
 import json
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
+import yaml
 from safetensors.numpy import load_file, save_file
 
-from keras_transformer import data
+from keras_transformer import data, tokenization
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
-from keras_transformer.pretrained import importing
+from keras_transformer.pretrained import huggingface, importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from tests.pretrained import small_published
-from tests.small_models import inputs_of
+from tests.small_models import LINES, inputs_of
 
 SOURCE = np.array([[5, 9, 7, 4, 2], [6, 8, 2, 1, 1]], "int32")
 TARGET = np.array([[5, 4, 6, 11, 10, 7, 3], [8, 9, 4, 3, 5, 5, 6]], "int32")
@@ -92,12 +95,19 @@ def test_the_export_translates_the_same(published, tmp_path):
 
 
 def write(folder, family):
+    options = {}
+    if " " in family:
+        family, kind = family.split(" ")
+        options = {"separate": True} | ({"tied": False} if kind == "untied" else {})
     if family == "npz":
-        return small_published.write_marian(folder)
-    return small_published.write_huggingface(folder, family)
+        return small_published.write_marian(folder, **options)
+    return small_published.write_huggingface(folder, family, **options)
 
 
-@pytest.mark.parametrize("family", ["marian", "m2m_100", "npz"])
+@pytest.mark.parametrize(
+    "family",
+    ["marian", "marian separate", "m2m_100", "npz", "npz separate", "npz untied"],
+)
 def test_an_imported_model_computes_what_the_original_does(tmp_path, family):
     original = write(tmp_path / "published", family)
     names = {"m2m_100": "m2m"}.get(family, family)
@@ -107,13 +117,68 @@ def test_an_imported_model_computes_what_the_original_does(tmp_path, family):
     assert summary["parameters"] == original.count_params()
     model = ModelDir(tmp_path / "model").load_model()
     expected = original.config
-    if family == "npz":  # Marian does not store it
+    if "npz" in family:  # Marian does not store it
         expected = dataclasses.replace(expected, dropout_rate=0.1)
     assert model.config == expected
     inputs = model.shift_right(TARGET)
     np.testing.assert_allclose(
         model(SOURCE, inputs), original(SOURCE, inputs), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("family", ["marian separate", "npz separate"])
+def test_targets_may_have_a_vocabulary_of_their_own(tmp_path, family):
+    folder = tmp_path / "published"
+    write(folder, family)
+    read = importing.read(folder)
+    tokenizer = read.tokenizer
+    is_npz = family.startswith("npz")
+    names = (
+        ("vocab.yml", "target.yml") if is_npz else ("vocab.json", "target_vocab.json")
+    )
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
+    maps = [yaml.safe_load(text) for text in texts]
+    text = "the big house sleeps"
+    for given, ids, pieces_of in (
+        (maps[0], tokenizer.encode([text])[0], tokenizer.pieces),
+        (maps[1], tokenizer.encode_target([text])[0], tokenizer.target_pieces),
+    ):
+        pieces = [piece.decode() for piece in pieces_of(ids).numpy()]
+        # A row of padding moves what follows it.
+        moved = [given[p] + (is_npz and given[p] >= tokenizer.pad_id) for p in pieces]
+        assert ids.tolist() == moved
+    assert tokenizer.decode(tokenizer.encode_target([text])) == [text]
+    tokenizer.save(tmp_path / "saved")
+    again = tokenization.load(tmp_path / "saved")
+    assert again.encode_target([text])[0].tolist() == ids.tolist()
+    assert again.target_vocab_size == read.model.target_vocab_size
+
+
+@pytest.mark.parametrize("num_bytes", [9_000, 300])
+def test_an_archive_that_was_cut_is_named(tmp_path, num_bytes):
+    folder = tmp_path / "published"
+    write(folder, "npz")
+    path = folder / "model.npz"
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    with pytest.raises(
+        ValueError, match="model.npz is not a model of Marian, or is dam"
+    ):
+        importing.import_model(folder, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_one_matrix_does_not_take_two_vocabularies(tmp_path):
+    folder = tmp_path / "published"
+    write(folder, "npz separate")
+    archive = dict(np.load(folder / "model.npz"))
+    text = bytes(archive["special:model.yml"]).decode()
+    text = text.replace("tied-embeddings-all: false", "tied-embeddings-all: true")
+    archive["special:model.yml"] = np.frombuffer(text.encode(), np.int8)
+    np.savez(folder / "model.npz", **archive)
+    with pytest.raises(
+        ValueError, match="one matrix of embeddings, but decoder.yml nam"
+    ):
+        importing.read(folder)
 
 
 def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
@@ -127,9 +192,14 @@ def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
     assert tokenizer.detokenize([with_language])[0].numpy() == b"one two"
 
 
-def test_no_search_chooses_a_suppressed_id(tmp_path):
+@pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
+def test_no_search_chooses_a_suppressed_id(tmp_path, place):
     """The bias of padding makes it the likeliest token of all."""
     original = small_published.write_huggingface(tmp_path / "published")
+    if place == "config.json":  # as in older folders
+        newer = tmp_path / "published" / "generation_config.json"
+        with_option(**json.loads(newer.read_text()))(tmp_path / "published")
+        newer.unlink()
     path = tmp_path / "published" / "model.safetensors"
     tensors = load_file(path)
     tensors["final_logits_bias"][0, original.config.pad_id] = 50.0
@@ -147,8 +217,28 @@ def test_the_origin_of_a_model_is_recorded(tmp_path):
     importing.import_model(tmp_path / "published", tmp_path / "model")
     origin = ModelDir(tmp_path / "model").read_config().origin
     assert origin["family"] == "marian"
-    names = {"model.safetensors", "source.spm", "target.spm", "vocab.json"}
+    names = {path.name for path in (tmp_path / "published").iterdir()}
     assert set(origin["sha256"]) == names
+
+
+def test_null_is_an_option_that_is_not_set(tmp_path):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder)
+    plain = importing.read(folder)
+    nothing = dict.fromkeys(("length_penalty", "num_beams", "forced_bos_token_id"))
+    with_option("generation_config.json", **nothing)(folder)
+    with_option(max_position_embeddings=None, activation_dropout=None)(folder)
+    read = importing.read(folder)
+    assert (read.model, read.decoding) == (plain.model, plain.decoding)
+
+
+@pytest.mark.parametrize("family", ["marian", "npz"])
+def test_languages_of_one_pair_are_recorded(tmp_path, family):
+    """Scores of Japanese text need the language, which Marian's files do not have."""
+    folder = tmp_path / "published"
+    write(folder, family)
+    read = importing.read(folder, "auto", "en", "ja")
+    assert (read.source_language, read.target_language) == ("en", "ja")
 
 
 @pytest.mark.long
@@ -184,9 +274,9 @@ def damaged(change):
     return damage
 
 
-def with_option(**options):
+def with_option(name="config.json", **options):
     def damage(folder):
-        path = folder / "config.json"
+        path = folder / name
         small_published.write_json(path, {**json.loads(path.read_text()), **options})
 
     return damage
@@ -201,14 +291,26 @@ def only_a_pickle(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
-def with_fewer_pieces(folder):
+def with_one_more_piece(folder):
     path = folder / "vocab.json"
     vocabulary = json.loads(path.read_text())
-    vocabulary.popitem()
+    small_published.write_json(path, {**vocabulary, "more": len(vocabulary)})
+
+
+def without_padding(folder):
+    path = folder / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    assert vocabulary.popitem()[0] == "<pad>"
     small_published.write_json(path, vocabulary)
 
 
+def with_content(name, text):
+    return lambda folder: (folder / name).write_text(text)
+
+
 FC1 = "model.encoder.layers.0.fc1.weight"
+BIAS = "final_logits_bias"
+HEAD = "lm_head.weight"
 POSITIONS = "model.encoder.embed_positions.weight"
 
 
@@ -225,6 +327,14 @@ POSITIONS = "model.encoder.embed_positions.weight"
             rf"{FC1} must have the shape \(6, 7\)",
         ),
         (
+            damaged(lambda tensors: tensors.update({FC1: np.ones((), "f4")})),
+            "model.safetensors is damaged",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({HEAD: np.ones((9, 6), "f4")})),
+            f"{HEAD} must be equal to model.shared.weight",
+        ),
+        (
             damaged(lambda tensors: tensors[FC1].fill(np.nan)),
             f"{FC1} has values that are not finite",
         ),
@@ -238,12 +348,76 @@ POSITIONS = "model.encoder.embed_positions.weight"
             damaged(lambda tensors: tensors.update({POSITIONS: np.ones((9, 6), "f4")})),
             f"{POSITIONS} must have the sinusoids of 6 dimensions",
         ),
-        (with_fewer_pieces, "They belong to different models"),
+        (with_one_more_piece, "They belong to different models"),
+        (without_padding, "vocab.json has no '<pad>'"),
         (with_option(model_type="t5"), "model_type is 't5'; marian"),
         (with_option(activation_function="mish"), "activation_function is 'mish'"),
+        (
+            with_option("generation_config.json", bad_words_ids=[[5, 6]]),
+            r"bad_words_ids has \[5, 6\]; lists of one id can be read",
+        ),
+        (
+            with_option("generation_config.json", bad_words_ids=[5]),
+            "bad_words_ids has 5; lists of one id can be read",
+        ),
+        (
+            with_option("generation_config.json", eos_token_id=7),
+            "generation_config.json: eos_token_id is 7, which is not supported; 0 is",
+        ),
+        (with_option(forced_eos_token_id=7), "forced_eos_token_id is 7"),
+        (with_option(forced_bos_token_id=7), "forced_bos_token_id is 7"),
+        (with_option(eos_token_id=[0]), r"eos_token_id must be a number.*: \[0\]"),
+        (with_option(pad_token_id=None), "config.json has no 'pad_token_id'"),
+        (with_option(dropout="x"), "config.json: dropout must be a number"),
+        (
+            with_option("generation_config.json", length_penalty="x"),
+            "length_penalty must be a number",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({FC1: tensors[FC1].astype("i1")})),
+            f"{FC1} has the type I8; F64, F32, F16, BF16 can be read",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({FC1: tensors[FC1][:0]})),
+            r"model.safetensors is damaged: .* shape \[0, 6\]",
+        ),
+        (
+            damaged(lambda tensors: tensors.update({BIAS: tensors[BIAS][:, :-1]})),
+            f"{BIAS} must have the shape",
+        ),
+        (damaged(dict.clear), "published have no tensors"),
+        (
+            with_content("model.safetensors.index.json", '{"weight_map": {"a": 3}}'),
+            "the tensor model.shared.weight is missing",
+        ),
+        (
+            with_option("vocab.json", **{"</s>": 1 << 40}),
+            "vocab.json must have every id from 0 to",
+        ),
+        (with_option("vocab.json", **{"</s>": 1}), "must have every id from 0 to"),
+        (
+            with_option("vocab.json", **{"</s>": 1, "<unk>": 0}),
+            "eos_token_id is 0, but </s> has the id 1 in the vocabulary",
+        ),
+        (with_option(tie_word_embeddings=False), "tie_word_embeddings is False"),
         (with_option(scale_embedding=False), "scale_embedding is False"),
         (with_option(decoder_attention_heads=3), "decoder_attention_heads is 3"),
         (lambda folder: (folder / "source.spm").unlink(), "source.spm is absent"),
+        (with_content("source.spm", "x"), "source.spm: not a SentencePiece model"),
+        (with_content("target.spm", ""), "target.spm: not a SentencePiece model"),
+        (with_content("config.json", "[]"), "config.json is damaged: it must hold n"),
+        (
+            with_content("config.json", '{"model_type": "marian"}'),
+            "has no 'eos_token_i",
+        ),
+        (
+            with_content("vocab.json", '{"<unk>": "1"}'),
+            "the id of '<unk>' must be a nu",
+        ),
+        (
+            with_content("model.safetensors.index.json", '{"weight_map": 3}'),
+            "index.json is damaged: it must hold names with values",
+        ),
         (lambda folder: (folder / "config.json").unlink(), "has neither config.json"),
     ],
 )
@@ -294,11 +468,8 @@ def test_weights_are_read_from_other_files(tmp_path, store):
         imported.load_model().get_weights(), original.get_weights(), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    weights = {path.name for path in folder.iterdir() if "model" in path.stem}
     named = set(imported.read_config().origin["sha256"])
-    assert named == {"source.spm", "target.spm", "vocab.json"} | {
-        name for name in weights if not name.endswith(".json")
-    }
+    assert named == {path.name for path in folder.iterdir()}
 
 
 def test_a_shard_that_is_absent_is_named(tmp_path):
@@ -308,6 +479,14 @@ def test_a_shard_that_is_absent_is_named(tmp_path):
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(ValueError, match="model-00002-of-00002.safetensors is damaged"):
         importing.import_model(folder, tmp_path / "model")
+
+
+def test_a_tensor_is_read_in_blocks_of_rows(tmp_path, monkeypatch):
+    original = small_published.write_huggingface(tmp_path / "published")
+    monkeypatch.setattr(huggingface, "_BLOCK_VALUES", 40)  # six rows of six
+    model = importing.build(importing.read(tmp_path / "published"))
+    for own, other in zip(model.weights, original.weights, strict=True):
+        np.testing.assert_array_equal(own, other, err_msg=own.path)
 
 
 def test_stored_sinusoids_are_not_left_over(tmp_path):
@@ -332,6 +511,203 @@ def test_an_option_of_marian_that_we_lack_is_named(tmp_path):
     np.savez(folder / "model.npz", **content)
     with pytest.raises(ValueError, match="transformer-decoder-autoreg is 'rnn', which"):
         importing.import_model(folder, tmp_path / "model")
+
+
+def with_marian_options(**options):
+    """Return what changes the options inside of Marian's archive."""
+
+    def damage(folder):
+        content = dict(np.load(folder / "model.npz"))
+        values = yaml.safe_load(bytes(content["special:model.yml"]).rstrip(b"\0"))
+        values |= {name.replace("_", "-"): value for name, value in options.items()}
+        text = yaml.safe_dump(values).encode() + b"\0"
+        content["special:model.yml"] = np.frombuffer(text, np.int8)
+        np.savez(folder / "model.npz", **content)
+
+    return damage
+
+
+def with_marian_tensor(name, change):
+    def damage(folder):
+        content = dict(np.load(folder / "model.npz"))
+        content[name] = change(content[name])
+        np.savez(folder / "model.npz", **content)
+
+    return damage
+
+
+def with_yaml(name, **options):
+    def damage(folder):
+        values = yaml.safe_load((folder / name).read_text("utf-8"))
+        (folder / name).write_text(yaml.safe_dump(values | options))
+
+    return damage
+
+
+W1 = "encoder_l1_ffn_W1"
+MARIAN_BIAS = "decoder_ff_logit_out_b"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (with_marian_tensor("Wemb", lambda rows: rows[:-1]), "Wemb must have the sh"),
+        (with_marian_tensor("Wemb", lambda rows: rows[:9]), "Wemb must have the shape"),
+        (
+            with_marian_tensor(MARIAN_BIAS, lambda bias: bias[:, :9]),
+            f"{MARIAN_BIAS} must have the shape",
+        ),
+        (with_marian_tensor(W1, lambda _: np.float32(3)), f"{W1} must have the shape"),
+        (
+            with_marian_tensor(W1, lambda rows: rows.astype(np.int8)),
+            f"{W1} has the type int8, not floating point",
+        ),
+        (with_marian_options(dim_vocabs=[900, 900]), "They belong to different models"),
+        (with_marian_options(dim_vocabs=[]), r"dim-vocabs must have the sizes of 1 v"),
+        (with_yaml("vocab.yml", more=10_000), "vocab.yml must have every id from 0"),
+        (with_yaml("decoder.yml", models=["a", "b"]), "models has 2 files; an ensemb"),
+        (with_yaml("decoder.yml", models=[]), r"models must be a list of file names"),
+        (with_yaml("decoder.yml", vocabs=3), "vocabs must be a list of file names"),
+        (with_yaml("decoder.yml", normalize=[]), "normalize must be a number"),
+        (with_yaml("decoder.yml", **{"word-penalty": 0.5}), "word-penalty is 0.5, whi"),
+        (
+            lambda folder: (folder / "vocab.yml").write_bytes(b"\xff"),
+            "vocab.yml is damaged",
+        ),
+    ],
+)
+def test_bad_folders_of_marian_are_named(tmp_path, damage, message):
+    folder = tmp_path / "published"
+    small_published.write_marian(folder)
+    damage(folder)
+    with pytest.raises(ValueError, match=message) as found:
+        importing.import_model(folder, tmp_path / "model")
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_vocabulary_with_one_more_piece_than_the_model_is_refused(tmp_path):
+    """With <pad> in the vocabulary and in the model, no row is missing."""
+    folder = tmp_path / "published"
+    small_published.write_marian(folder)
+    size = len(np.load(folder / "model.npz")["Wemb"])
+    with_yaml("vocab.yml", **{"<pad>": size, "more": size + 1})(folder)
+    with_marian_options(dim_vocabs=[size + 1, size + 1])(folder)
+    with_marian_tensor("Wemb", lambda rows: np.pad(rows, ((0, 1), (0, 0))))(folder)
+    with pytest.raises(ValueError, match="They belong to different models"):
+        importing.import_model(folder, tmp_path / "model")
+
+
+def test_two_vocabularies_may_have_the_same_padding(tmp_path):
+    folder = tmp_path / "published"
+    original = small_published.write_marian(folder, separate=True)
+    config = original.config
+    pad_id = config.pad_id
+    for name, size in (
+        ("vocab.yml", config.vocab_size),
+        ("target.yml", config.output_vocab_size),
+    ):
+        ids = yaml.safe_load((folder / name).read_text("utf-8"))
+        ids = {piece: i + (i >= pad_id) for piece, i in ids.items()}
+        small_published.write_json(folder / name, {**ids, "<pad>": pad_id})
+        assert len(ids) == size - 1
+    with_marian_options(dim_vocabs=[config.vocab_size, config.output_vocab_size])(
+        folder
+    )
+    for name, axis in (("encoder_Wemb", 0), ("decoder_Wemb", 0), (MARIAN_BIAS, 1)):
+        with_marian_tensor(
+            name, lambda array, axis=axis: np.insert(array, pad_id, 0.0, axis=axis)
+        )(folder)
+    model = importing.build(importing.read(folder))
+    assert model.config == dataclasses.replace(config, dropout_rate=0.1)
+    inputs = model.shift_right(TARGET)
+    np.testing.assert_allclose(
+        model(SOURCE, inputs), original(SOURCE, inputs), atol=1e-5
+    )
+
+
+def test_vocabularies_of_marian_may_be_sentencepiece_models(tmp_path):
+    """Their ids are those of SentencePiece; no other files are needed then."""
+    folder = tmp_path / "published"
+    small_published.write_marian(folder, separate=True)
+    sizes = []
+    for side, old in (("source", "vocab.yml"), ("target", "target.yml")):
+        model, at = io.BytesIO(), folder / f"vocab.{side}.spm"
+        (folder / old).unlink()
+        (folder / f"{side}.spm").unlink()
+        sizes.append(100 if side == "source" else 90)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(LINES * 5),
+            model_writer=model,
+            vocab_size=sizes[-1],
+            bos_id=-1,
+            eos_id=0,
+            unk_id=1,
+            model_type="bpe",
+            minloglevel=2,
+        )
+        at.write_bytes(model.getvalue())
+    with_marian_options(dim_vocabs=sizes)(folder)
+    with_yaml("decoder.yml", vocabs=["vocab.source.spm", "vocab.target.spm"])(folder)
+    read = importing.read(folder)
+    importing.check_vocabulary_size(read)
+    assert read.model.pad_id == 90  # at the end of the smaller one
+    for side, encode in (
+        ("source", read.tokenizer.encode),
+        ("target", read.tokenizer.encode_target),
+    ):
+        model = sentencepiece.SentencePieceProcessor(
+            model_file=str(folder / f"vocab.{side}.spm")
+        )
+        ids = [i + (i >= 90) for i in model.encode(LINES[0])]
+        assert encode([LINES[0]])[0].tolist() == ids
+    assert {path.name for path in read.files} == {
+        path.name for path in folder.iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda folder: (folder / "vocab.json").unlink(),
+            "vocab.json is absent. Copy the whole folder",
+        ),
+        (with_content("vocab.json", "{}"), "vocab.json has no '<pad>'"),
+        (
+            with_content(
+                "special_tokens_map.json", '{"additional_special_tokens":[3]}'
+            ),
+            "special_tokens_map.json is damaged: it must hold names with values",
+        ),
+        (
+            with_content("languages.json", '{"__en__": 5, "__de__": 6}'),
+            "Two pieces have the same id",
+        ),
+    ],
+)
+def test_bad_folders_of_m2m_100_are_named(tmp_path, damage, message):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder, "m2m_100")
+    damage(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        importing.import_model(folder, tmp_path / "model", **languages("m2m"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_damaged_sentencepiece_model_of_nllb_is_named(tmp_path):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder, "nllb")
+    (folder / "sentencepiece.bpe.model").write_text("x")
+    with pytest.raises(ValueError, match="bpe.model: not a SentencePiece model"):
+        importing.read(folder, "auto", "eng_Latn", "deu_Latn")
+
+
+def test_a_file_in_place_of_the_model_dir_is_named_first(tmp_path):
+    small_published.write_huggingface(tmp_path / "published")
+    (tmp_path / "model").write_text("dear")
+    with pytest.raises(NotADirectoryError, match="model is a file, but a folder is n"):
+        importing.import_model(tmp_path / "published", tmp_path / "model")
 
 
 def test_an_unknown_language_is_refused_with_those_there_are(tmp_path):

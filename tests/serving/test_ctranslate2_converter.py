@@ -13,6 +13,7 @@ from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import ctranslate2_converter
 from keras_transformer.serving.signatures import ServingModule
+from tests.pretrained import small_published
 from tests.small_models import LINES, choosing_model
 
 PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("2", "3")]
@@ -190,3 +191,33 @@ def test_an_imported_marian_model_translates_as_with_ctranslate2s_converter(
         [each.scores[0] for each in theirs],
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_of_two_vocabularies_translates_as_with_ctranslate2s_converter(
+    tmp_path, tied
+):
+    folder = tmp_path / "published"
+    small_published.write_marian(folder, separate=True, tied=tied)
+    importing.import_model(folder, tmp_path / "model")
+    translator = ModelDir(tmp_path / "model").load_translator()
+    ctranslate2_converter.convert(translator, tmp_path / "ours")
+    ctranslate2.converters.MarianConverter(
+        str(folder / "model.npz"),
+        [str(folder / n) for n in ("vocab.yml", "target.yml")],
+    ).convert(str(tmp_path / "theirs"))
+    tokenizer = translator.tokenizer
+    sources, targets = (
+        [[piece.decode() for piece in pieces_of(tokens).numpy()] for tokens in ids]
+        for pieces_of, ids in (
+            (tokenizer.pieces, tokenizer.encode(LINES)),
+            (tokenizer.target_pieces, tokenizer.encode_target(LINES[::-1])),
+        )
+    )
+    ours, theirs = (
+        ctranslate2.Translator(str(tmp_path / name)).score_batch(sources, targets)
+        for name in ("ours", "theirs")
+    )
+    for own, their in zip(ours, theirs, strict=True):
+        # Theirs has no row of padding, whose probability is close to 0.
+        np.testing.assert_allclose(own.log_probs, their.log_probs, rtol=1e-3)

@@ -14,7 +14,7 @@ def test_line_ends_and_underscores_of_a_text_stay():
     ids = {piece or "<pad>": number for number, piece in enumerate(pieces)}
     special_ids = {"pad_id": own.pad_id, "bos_id": own.bos_id, "eos_id": own.eos_id}
     proto = own._vocabulary
-    made = mapped.MappedTokenizer(mapped.pack(proto, proto, ids, special_ids))
+    made = mapped.MappedTokenizer(mapped.pack(proto, proto, [ids], special_ids))
     text = "x__ one\n__init__"
     (found,) = made.encode([text])
     assert ids["__"] in found

@@ -49,6 +49,65 @@ def test_digits_can_be_kept_apart():
     assert pieces == ["▁".encode(), b"1", b"9", b"8", b"4"]
 
 
+def test_symbols_are_one_piece_outside_and_in_the_graph():
+    """After a space and at the beginning; text that has none is as without them."""
+    texts = ["the cat <news> and the dog"] * 7
+    symbols = [">>de<<", "<news>"]
+    tokenizer = tokenization.train_bpe(texts, 290, symbols=symbols)
+    text = ">>de<< <news> the cat"
+    expected = [f"▁{word}" for word in (">>de<<", "<news>", "the", "cat")]
+    (ids,) = tokenizer.encode([text])
+    in_graph = tokenizer.tokenize([text])
+    assert tokenizer.pieces(ids).numpy().tolist() == [p.encode() for p in expected]
+    assert in_graph.to_list() == [ids.tolist()]
+    assert tokenizer.decode([ids]) == [text]
+    assert [tokenizer.has_symbol(symbol) for symbol in symbols] == [True, True]
+    assert not tokenizer.has_symbol("<bt>")
+    (inside,) = tokenizer.encode(["the<news>cat"])
+    assert ids[1] not in inside
+    assert tokenizer.decode([inside]) == ["the<news>cat"]
+
+
+def test_random_encodings_decode_to_the_same_text(bpe, texts):
+    """The same for a seed; without dropout, the usual ones."""
+    drawn = [bpe.sample(texts, 0.3, seed) for seed in (5, 5, 6)]
+    rows = [[ids.tolist() for ids in each] for each in drawn]
+    assert rows[0] == rows[1] != rows[2]
+    for each in drawn:
+        assert bpe.decode(each) == list(texts)
+    usual = [ids.tolist() for ids in bpe.encode(texts)]
+    assert [ids.tolist() for ids in bpe.sample(texts, 0.0, 5)] == usual
+    assert sum(map(len, rows[0])) > sum(map(len, usual))
+
+
+def test_random_encodings_leave_symbols_whole():
+    texts = ["the cat <news> and the dog"] * 7
+    tokenizer = tokenization.train_bpe(texts, 290, symbols=["<news>"])
+    (symbol,) = tokenizer.encode(["<news>"])
+    for ids in tokenizer.sample(["<news> the cat"] * 7, 0.9, 3):
+        assert ids[0] == symbol
+
+
+def test_other_vocabularies_have_no_random_encodings(tmp_path):
+    path = own_file(tmp_path / "own.model", ["the cat and the dog"] * 7, vocab_size=40)
+    tokenizer = tokenization.from_sentencepiece_file(path)
+    with pytest.raises(ValueError, match="of the kind sentencepiece has no known merg"):
+        tokenizer.sample(["the cat"], 0.1, 0)
+
+
+def test_a_symbol_of_a_file_made_elsewhere_is_known(tmp_path):
+    """Without the space before it in the piece, it is two tokens."""
+    path = own_file(
+        tmp_path / "own.model",
+        ["the cat and the dog"] * 7,
+        vocab_size=40,
+        user_defined_symbols=["<bt>"],
+    )
+    tokenizer = tokenization.from_sentencepiece_file(path)
+    assert tokenizer.has_symbol("<bt>")
+    assert not tokenizer.has_symbol("<news>")
+
+
 def test_lower_coverage_spells_rare_characters_as_bytes():
     """U+00E9 is one of 86 characters, and C3 A9 in UTF-8."""
     texts = ["a b a b a b a b a b a b"] * 7 + ["é"]
