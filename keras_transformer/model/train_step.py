@@ -66,7 +66,9 @@ class TokenTrainer(keras.Model):
             loss: `training.losses.LabelSmoothedCrossEntropy`; or a Keras loss or a
                 function that takes integer labels `[batch, length]` and logits
                 `[batch, length, vocab_size]` and returns the loss of each token,
-                `[batch, length]`. It is traced without AutoGraph.
+                `[batch, length]`. It is traced without AutoGraph. If it has an
+                attribute `r_drop` above 0, each pair is computed twice, with other
+                dropout masks, and R-Drop's loss of the two is added to the objective.
             jit_compile: Whether gradients are computed under XLA; "auto": if there is a
                 GPU.
             accumulate_steps: Number of microbatches that each batch is split into,
@@ -107,6 +109,7 @@ class TokenTrainer(keras.Model):
         self.accumulate_steps = accumulate_steps
         self.seed = seed
         self.is_packed = is_packed
+        self.r_drop = getattr(loss, "r_drop", 0.0)
         self._guide = guide
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
@@ -245,9 +248,8 @@ class TokenTrainer(keras.Model):
             Same as `batch_gradients`.
         """
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
-            logits, guidance = self._training_logits(source, target)
-            sums = self._token_sums(target, logits)
-            objective = self.optimizer.scale_loss((sums[0] + guidance) * scale)
+            sums, added = self._training_sums(source, target)
+            objective = self.optimizer.scale_loss((sums[0] + added) * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients are slices; every strategy can sum dense ones.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -255,6 +257,20 @@ class TokenTrainer(keras.Model):
         # so absolute values are not needed.
         size = sum(ops.sum(gradient) for gradient in gradients)
         return gradients, sums, size
+
+    def _training_sums(self, source, target):
+        """Return the sums of `_token_sums`, and what is added to the objective."""
+        if not self.r_drop:
+            logits, guidance = self._training_logits(source, target)
+            return self._token_sums(target, logits), guidance
+        source, target = (ops.concatenate([side, side]) for side in (source, target))
+        logits, guidance = self._training_logits(source, target)
+        sums = self._token_sums(target, logits)
+        divergence = self._sum_over_tokens(
+            tf.split(target, 2)[0], symmetric_divergence(*tf.split(logits, 2))
+        )
+        added = guidance / 2.0 + self.r_drop / 2.0 * divergence
+        return [total / 2.0 for total in sums], added
 
     def _training_logits(self, source, target):
         """Return logits and the sum of the guided-alignment losses."""
@@ -267,8 +283,7 @@ class TokenTrainer(keras.Model):
             return self(*inputs, training=True), 0.0
         logits, attention = self(*inputs, training=True, return_attention=True)
         losses = self._guide.token_losses(source, target, attention["cross"])
-        is_padding = ops.equal(target, self.config.pad_id)
-        return logits, ops.sum(ops.where(is_padding, 0.0, losses))
+        return logits, self._sum_over_tokens(target, losses)
 
     def _clip(self, gradients):
         """Clip the sum over the replicas, and return an equal share to each.
@@ -358,8 +373,13 @@ class TokenTrainer(keras.Model):
         """Sum loss, nll and correct predictions over the tokens without padding."""
         losses, nll, is_correct = _token_losses(self.loss, labels, logits)
         correct = ops.cast(is_correct, "float32")
-        real = ops.cast(ops.not_equal(labels, self.config.pad_id), "float32")
-        return [ops.sum(values * real) for values in (losses, nll, correct)]
+        return [
+            self._sum_over_tokens(labels, values) for values in (losses, nll, correct)
+        ]
+
+    def _sum_over_tokens(self, labels, values):
+        is_padding = ops.equal(labels, self.config.pad_id)
+        return ops.sum(ops.where(is_padding, 0.0, values))
 
     def _count_tokens(self, target):
         return ops.sum(ops.cast(ops.not_equal(target, self.config.pad_id), "float32"))
@@ -385,6 +405,18 @@ class Perplexity(keras.metrics.Mean):
 
     def result(self) -> Tensor:
         return ops.exp(super().result())
+
+
+def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
+    """Return the mean of both Kullback-Leibler divergences, float32 `[rows, length]`.
+
+    Args:
+        first: Logits, float32 `[rows, length, vocab_size]`.
+        second: Logits of the same shape.
+    """
+    # Logits and log probabilities differ by a constant, which (p - q) cancels.
+    gap = tf.nn.softmax(first) - tf.nn.softmax(second)
+    return 0.5 * tf.reduce_sum(gap * (first - second), axis=-1)
 
 
 def _pair(data):

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformer.config import check_rate
+from keras_transformer.config import check_rate, check_weight
 
 Tensor = Any
 
@@ -27,21 +27,29 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         label_smoothing: epsilon_ls, in [0, 1).
+        r_drop: alpha of R-Drop (Liang et al., 2021), which is not in the paper. Above
+            0, training computes each pair twice, with other dropout masks, and adds
+            alpha / 2 times the symmetric divergence of the two predictions to its
+            objective. The reported loss is the mean of both, without it.
 
     Raises:
-        ValueError: If `label_smoothing` is outside [0, 1).
+        ValueError: If `label_smoothing` is outside [0, 1), or `r_drop` below 0 or not
+            finite.
     """
 
     def __init__(
         self,
         label_smoothing: float = 0.1,
+        r_drop: float = 0.0,
         reduction: str = "sum",
         name: str = "label_smoothed_cross_entropy",
         **kwargs,
     ):
         super().__init__(name=name, reduction=reduction, **kwargs)
         check_rate("label_smoothing", label_smoothing)
+        check_weight("r_drop", r_drop)
         self.label_smoothing = label_smoothing
+        self.r_drop = r_drop
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return the loss of each token, float32 `[batch, length]`, padding included.
@@ -76,7 +84,11 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         return tuple(tf.reshape(values, shape) for values in measured)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+        return {
+            **super().get_config(),
+            "label_smoothing": self.label_smoothing,
+            "r_drop": self.r_drop,
+        }
 
 
 def smoothing_entropy(label_smoothing: float, vocab_size: int) -> float:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
+from keras_transformer.layers.dropout import step_seed
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 
@@ -35,7 +36,8 @@ def make(config=CONFIG, **options):
     keras.utils.set_random_seed(7)
     model = Transformer(config, dtype=options.pop("dtype", None))
     optimizer = options.pop("optimizer", None) or keras.optimizers.SGD(1.0)
-    model.compile(optimizer, LabelSmoothedCrossEntropy(0.1), **options)
+    loss = LabelSmoothedCrossEntropy(0.1, options.pop("r_drop", 0.0))
+    model.compile(optimizer, loss, **options)
     return model
 
 
@@ -200,6 +202,37 @@ def test_dropout_repeats_with_seed_and_step_alone():
     assert np.abs(gradients[0] - gradients[2]).max() > 1e-4
 
 
+def test_r_drop_draws_two_predictions_of_a_pair_together():
+    """The objective by the formulas of Liang et al. (2021), divided by 2."""
+    config = dataclasses.replace(CONFIG, dropout_rate=0.3)
+    model = make(config, r_drop=5.0)
+    source, target = batch()
+    gradients, sums, _ = model.batch_gradients(source, target)
+    real = tf.cast(target != PAD, "float32")
+    twice = np.concatenate([source, source]), np.concatenate([target, target])
+    with tf.GradientTape() as tape, step_seed(0, 0):
+        logits = model(twice[0], model.shift_right(twice[1]), training=True)
+        log_p, log_q = tf.split(tf.nn.log_softmax(logits), 2)
+        p, q = tf.exp(log_p), tf.exp(log_q)
+        divergences = tf.reduce_sum(p * (log_p - log_q) + q * (log_q - log_p), -1) / 2
+        losses = model.loss.token_losses(twice[1], logits)[0]
+        mean = tf.reduce_sum(losses * tf.concat([real, real], 0)) / 2
+        divergence = tf.reduce_sum(divergences * real)
+        objective = (mean + 5.0 / 2 * divergence) / tf.reduce_sum(real)
+    expected = tape.gradient(objective, model.trainable_variables)
+    assert divergence > 0.1
+    np.testing.assert_allclose(sums[0], mean, rtol=1e-5)
+    assert_same(gradients, [tf.convert_to_tensor(each) for each in expected], 1e-4)
+
+
+def test_r_drop_without_dropout_is_the_plain_step(joined):
+    model = make(r_drop=5.0, jit_compile=False)
+    weights, history = trained_weights(model, batch())
+    assert_same(weights, joined[0])
+    for name, values in history.items():
+        np.testing.assert_allclose(values, joined[1][name], rtol=1e-5, err_msg=name)
+
+
 @pytest.mark.long
 def test_replicas_draw_different_dropout_masks(two_replicas):
     """Equal halves would give the gradient of one half if the masks were equal."""
@@ -324,11 +357,12 @@ def test_gradients_are_clipped_after_replicas_add_theirs(
 
 @pytest.mark.long
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
-    model = make(accumulate_steps=3, seed=5, jit_compile=True)
+    model = make(accumulate_steps=3, seed=5, jit_compile=True, r_drop=2.0)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert (loaded.accumulate_steps, loaded.seed, loaded.jit_gradients) == (3, 5, True)
     assert loaded.loss.label_smoothing == 0.1
+    assert loaded.r_drop == 2.0
     before, _ = trained_weights(model, batch())
     after, _ = trained_weights(loaded, batch())
     assert_same(after, before, rtol=0.0)

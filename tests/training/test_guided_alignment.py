@@ -165,7 +165,8 @@ def test_only_words_that_tokens_tell_can_guide(tokenizer, labels, tmp_path):
         run_setup.make_guide(config, tokenizer, None)
 
 
+@pytest.mark.parametrize("name", ["guided_alignment", "r_drop"])
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_a_weight_below_zero_is_refused(weight):
-    with pytest.raises(ValueError, match="`guided_alignment` must be a finite number"):
-        TrainingConfig(guided_alignment=weight)
+def test_a_weight_below_zero_is_refused(name, weight):
+    with pytest.raises(ValueError, match=f"`{name}` must be a finite number"):
+        TrainingConfig(**{name: weight})
