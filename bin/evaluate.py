@@ -3,8 +3,9 @@ parses (EVALB's bracket scores).
 
     python bin/evaluate.py --model_dir=runs/base --data_dir=data/wmt14_ende --split=test
 
-translates a split of a prepared corpus by beam search and scores it; --source and
---reference take plain text instead. Without a model,
+translates a split of a prepared corpus by beam search and scores it, and each test set
+and direction if there are several; --source and --reference take plain text instead.
+Without a model,
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
 
@@ -49,7 +50,8 @@ _HYPOTHESIS = flags.DEFINE_string(
 _TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Language code for the Moses tokenizer; default: the model's, or de.",
+    "Language code for the Moses tokenizer, and of the language that a multilingual "
+    "model translates into; default: the model's, or de.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -183,7 +185,7 @@ def score_translations() -> dict:
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
-        weights, language, perplexity = {}, None, None
+        weights, language, perplexity, corpora = {}, None, None, ()
     else:
         from keras_transformer.evaluation import translations
 
@@ -194,11 +196,62 @@ def score_translations() -> dict:
             sources,
             references,
             checkpoint=weights["checkpoint"],
+            target_language=_TARGET_LANGUAGE.value,
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result
-    return report(hypotheses, references, language, perplexity, weights)
+        corpora = corpora_of_split()
+        if len(targets := {corpus.target_language for corpus in corpora}) == 1:
+            (language,) = targets
+    summary = report(hypotheses, references, language, perplexity)
+    parts = score_parts(hypotheses, references, corpora)
+    summary = {**weights, **summary, **parts}
+    write_report(summary)
+    return summary
+
+
+def corpora_of_split():
+    """Return the corpora of the split, if the data were prepared from several."""
+    from keras_transformer import data
+
+    if not _DATA_DIR.value:
+        return ()
+    return data.read_metadata(_DATA_DIR.value).corpora_of(_SPLIT.value)
+
+
+def score_parts(hypotheses, references, corpora) -> dict:
+    """Score and print each test set and each direction, if there are several sets.
+
+    Returns:
+        "sets" and "directions", the scores by name.
+    """
+    from keras_transformer import evaluation
+
+    if len(corpora) < 2:
+        return {}
+    groups, start = {"sets": {}, "directions": {}}, 0
+    for corpus in corpora:
+        lines = range(start, start + corpus.pairs_read)
+        direction = f"{corpus.source_language}-{corpus.target_language}"
+        for kind, name in (("sets", corpus.name), ("directions", direction)):
+            language, others = groups[kind].get(name, (corpus.target_language, []))
+            groups[kind][name] = language, [*others, *lines]
+        start = lines.stop
+    parts = {}
+    for kind, members in groups.items():
+        scores = {
+            name: evaluation.score_translations(
+                [hypotheses[line] for line in lines],
+                [references[line] for line in lines],
+                target_language=language,
+                bootstrap_samples=_BOOTSTRAP_SAMPLES.value,
+            )
+            for name, (language, lines) in members.items()
+        }
+        print(f"\n{evaluation.format_parts(kind, scores)}")
+        parts[kind] = {name: each.to_dict() for name, each in scores.items()}
+    return parts
 
 
 def choose_weights() -> dict:
@@ -323,8 +376,8 @@ def read_pairs() -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def report(hypotheses, references, language, perplexity, weights) -> dict:
-    """Score, print, write the requested files, and return the JSON summary."""
+def report(hypotheses, references, language, perplexity) -> dict:
+    """Score all lines together, print, write --output, and return the scores."""
     from keras_transformer import evaluation
 
     scores = evaluation.score_translations(
@@ -337,9 +390,7 @@ def report(hypotheses, references, language, perplexity, weights) -> dict:
     print(evaluation.format_scores(scores))
     if _OUTPUT.value:
         text_files.write_lines(_OUTPUT.value, hypotheses)
-    summary = {**weights, **scores.to_dict()}
-    write_report(summary)
-    return summary
+    return scores.to_dict()
 
 
 def write_report(summary: dict) -> None:

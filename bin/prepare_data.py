@@ -14,6 +14,10 @@ or, as in the paper (§5.1; the first time, TensorFlow Datasets downloads the se
     python bin/prepare_data.py --dataset=tfds:wmt14_translate/de-en \
         --data_dir=data/wmt14_ende --vocab_size=37000
 
+or, from several corpora with weights, tags or languages, listed in a YAML file:
+
+    python bin/prepare_data.py --corpora=corpora.yaml --data_dir=data/mixed
+
 or, for parsing (§6.3), from trees in the Penn Treebank's brackets:
 
     python bin/prepare_data.py --task=parsing --data_dir=data/wsj --vocab_size=16000 \
@@ -37,13 +41,19 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import field_flags, programs, startup
-from keras_transformer.config import PairFilters
+from keras_transformer.config import PairFilters, SubwordSampling
+from keras_transformer.data import corpora
 
 _DATASET = flags.DEFINE_string(
     "dataset",
     None,
     "'phrasebook' (built in) or 'tfds:NAME/CONFIG', such as "
     "'tfds:wmt14_translate/de-en'; instead of the text files.",
+)
+_CORPORA = flags.DEFINE_string(
+    "corpora",
+    None,
+    "YAML file that lists several corpora; instead of --dataset and the text files.",
 )
 _TFDS_DATA_DIR = flags.DEFINE_string(
     "tfds_data_dir", None, "Folder of TensorFlow Datasets; default: its own."
@@ -132,8 +142,12 @@ _MAX_LENGTH = flags.DEFINE_integer(
 _FILTERS = field_flags.define(
     PairFilters, only=("max_length_ratio", "drop_duplicates", "drop_invalid_utf8")
 )
+_SUBWORDS = field_flags.define(SubwordSampling)
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Seed of the sample that the vocabulary is trained on.", lower_bound=0
+    "seed",
+    0,
+    "Seed of the sample that the vocabulary is trained on, and of random encodings.",
+    lower_bound=0,
 )
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus that is already in --data_dir."
@@ -150,11 +164,14 @@ _DEFAULTS = {
 _FLAGS_OF_TASK = {
     "translation": (
         "dataset",
+        "corpora",
         "tfds_data_dir",
         *_PATHS,
         "target_language",
         "max_length_ratio",
         "drop_invalid_utf8",
+        "subword_encodings",
+        "subword_dropout",
     ),
     "parsing": (
         *(flag.name for flag in _TREES.values()),
@@ -172,35 +189,67 @@ def main() -> dict:
     if _DATA_DIR.value is None:
         raise ValueError("--data_dir is needed: the folder to make.")
     _check_flags_of_task()
+    filters = _chosen_filters()
+    given = None
     if _TASK.value == "parsing":
         programs.check_given(_TREES["train"], _TREES["valid"])
     else:
         _check_one_source()
+        _check_subwords()
+        given = _read_corpora(filters)
     _check_tokenizer_model()
     startup.import_tensorflow()
     from keras_transformer import data
 
-    vocab_size, max_length = _DEFAULTS[_TASK.value]
-    shared = {
-        "max_length": _MAX_LENGTH.value or max_length,
-        "drop_duplicates": _FILTERS["drop_duplicates"].value,
-        "seed": _SEED.value,
-        "overwrite": _OVERWRITE.value,
-    }
-    make_tokenizer = _tokenizer_maker(_VOCAB_SIZE.value or vocab_size)
+    given, make_tokenizer = _tokenizer_maker(given)
+    options = {"seed": _SEED.value, "overwrite": _OVERWRITE.value, **filters}
     if _TASK.value == "parsing":
-        prepared = _prepare_trees(make_tokenizer, shared)
-    else:
-        prepared = data.prepare(
-            _open_source(),
+        prepared = _prepare_trees(make_tokenizer, options)
+    elif given:
+        options |= field_flags.values(_SUBWORDS)
+        prepared = data.prepare_corpora(
+            given,
             _DATA_DIR.value,
             make_tokenizer,
-            max_length_ratio=_FILTERS["max_length_ratio"].value or None,
-            drop_invalid_utf8=_FILTERS["drop_invalid_utf8"].value,
-            **shared,
+            tfds_data_dir=_TFDS_DATA_DIR.value,
+            **options,
+        )
+    else:
+        options |= field_flags.values(_SUBWORDS)
+        prepared = data.prepare(
+            _open_source(), _DATA_DIR.value, make_tokenizer, **options
         )
     print(data.report(prepared))
     return prepared.to_json()
+
+
+def _chosen_filters() -> dict:
+    """Return the filters that the flags give, by field name."""
+    chosen = {
+        "max_length": _MAX_LENGTH.value or _DEFAULTS[_TASK.value][1],
+        "drop_duplicates": _FILTERS["drop_duplicates"].value,
+    }
+    if _TASK.value == "translation":
+        chosen["max_length_ratio"] = _FILTERS["max_length_ratio"].value or None
+        chosen["drop_invalid_utf8"] = _FILTERS["drop_invalid_utf8"].value
+    return chosen
+
+
+def _read_corpora(filters: dict) -> corpora.Corpora | None:
+    if _CORPORA.value is None:
+        return None
+    given = corpora.read(
+        _CORPORA.value,
+        source_language=_SOURCE_LANGUAGE.value,
+        target_language=_TARGET_LANGUAGE.value,
+        filters=PairFilters(**filters),
+    )
+    if given.symbols and _TOKENIZER.value == "wordpiece":
+        raise ValueError(
+            "--tokenizer=wordpiece has no tags and target languages, which the corpora "
+            f"need: {', '.join(given.symbols)}. Use --tokenizer=bpe."
+        )
+    return given
 
 
 def _check_flags_of_task() -> None:
@@ -212,7 +261,7 @@ def _check_flags_of_task() -> None:
                 )
 
 
-def _prepare_trees(make_tokenizer, shared):
+def _prepare_trees(make_tokenizer, options):
     from keras_transformer.parsing import preparation
 
     given = {split: flag.value for split, flag in _TREES.items() if flag.value}
@@ -230,7 +279,7 @@ def _prepare_trees(make_tokenizer, shared):
         make_tokenizer,
         drop_too_long=_SKIP_BAD.value,
         keep_tags=_KEEP_TAGS.value,
-        **shared,
+        **options,
     )
     for split, problems in source.problems.items():
         for problem in problems[:_NAMED_PROBLEMS]:
@@ -245,14 +294,28 @@ def _given_paths() -> dict[str, str]:
     return {name: flag.value for name, flag in _PATHS.items() if flag.value}
 
 
+def _check_subwords() -> None:
+    chosen = field_flags.values(_SUBWORDS)
+    if chosen["subword_encodings"] > 1:
+        if _TOKENIZER.value == "wordpiece":
+            raise ValueError(
+                "--subword_encodings needs a vocabulary of BPE: drop --tokenizer."
+            )
+    elif _SUBWORDS["subword_dropout"].present:
+        raise ValueError(
+            "--subword_dropout needs several encodings of a pair: give "
+            "--subword_encodings, such as 4."
+        )
+
+
 def _check_one_source() -> None:
     given = _given_paths()
-    if _DATASET.value:
-        if given:
-            raise ValueError(
-                f"--dataset and --{next(iter(given))} exclude each other; give one "
-                "source."
-            )
+    origins = [flag.name for flag in (_CORPORA, _DATASET) if flag.value] + [*given][:1]
+    if len(origins) > 1:
+        raise ValueError(
+            f"--{origins[0]} and --{origins[1]} exclude each other; give one source."
+        )
+    if _CORPORA.value or _DATASET.value:
         return
     has_test = "test_source" in given or "test_target" in given
     for name in _PATHS:
@@ -289,22 +352,36 @@ def _check_tokenizer_model() -> None:
         )
 
 
-def _tokenizer_maker(vocab_size: int):
-    from keras_transformer import tokenization
+def _tokenizer_maker(given: corpora.Corpora | None):
+    """Return the corpora, and what makes their vocabulary.
 
-    path = _TOKENIZER_MODEL.value
-    if path is not None:
-        return lambda texts: tokenization.from_sentencepiece_file(path)
+    Corpora for a vocabulary with target languages tell them.
+    """
+    from keras_transformer import data, tokenization
+
+    tokenizer = None
+    if _TOKENIZER_MODEL.value is not None:
+        tokenizer = tokenization.from_sentencepiece_file(_TOKENIZER_MODEL.value)
     if _TOKENIZER_FROM.value is not None:
         folder = pathlib.Path(_TOKENIZER_FROM.value) / "tokenizer"
-        return lambda texts: tokenization.load(folder)
+        tokenizer = tokenization.load(folder)
+    if tokenizer is not None:
+        if given:
+            if tokenizer.languages and tokenizer.target_prefix_id is None:
+                given = given.telling_languages()
+            data.check_symbols(given, tokenizer)
+        return given, lambda texts: tokenizer
+    vocab_size = _VOCAB_SIZE.value or _DEFAULTS[_TASK.value][0]
     if _TOKENIZER.value == "wordpiece":
-        return functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)
-    return functools.partial(
-        tokenization.train_bpe,
-        vocab_size=vocab_size,
-        split_digits=_SPLIT_DIGITS.value,
-    )
+        make = functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)
+    else:
+        make = functools.partial(
+            tokenization.train_bpe,
+            vocab_size=vocab_size,
+            split_digits=_SPLIT_DIGITS.value,
+            symbols=given.symbols if given else (),
+        )
+    return given, make
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ import abc
 import dataclasses
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from keras_transformer.data.buckets import (
     choose_buckets,
     cut_into_batches,
 )
+from keras_transformer.data.metadata import CorpusMetadata
+from keras_transformer.data.mixture import Mixture
 
 # Index where a batch has no pair: a row of these alone is pure padding.
 FILLER = -1
@@ -54,10 +57,13 @@ class Plan(abc.ABC):
             times microbatches.
         seed: Seed of the shuffle, at least 0.
         max_length: Pairs with a longer side are left out; None keeps all.
+        corpora: The corpora of a mixture, in the order of their pairs: each gets its
+            share of an epoch, see `Mixture`. With fewer than two, an epoch has each
+            pair exactly once.
 
     Raises:
-        ValueError: If no pair is left, or `tokens_per_batch` holds fewer than
-            `rows_multiple` rows of the longest pair.
+        ValueError: If no pair of a corpus is left, or `tokens_per_batch` holds fewer
+            than `rows_multiple` rows of the longest pair.
     """
 
     # Limits of the pairs, if they are known before the plan is made.
@@ -72,6 +78,7 @@ class Plan(abc.ABC):
         rows_multiple: int = 1,
         seed: int = 0,
         max_length: int | None = None,
+        corpora: Sequence[CorpusMetadata] = (),
     ):
         config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
         config.check_at_least("rows_multiple", rows_multiple, 1)
@@ -84,11 +91,19 @@ class Plan(abc.ABC):
         # Pairs of the corpus that no epoch contains.
         self.num_left_out = len(sides[0]) - len(self._kept)
         sides = [side[self._kept] for side in sides]
-        self._num_real_tokens = sum(int(side.sum(dtype=np.int64)) for side in sides)
+        self.corpora = tuple(corpora)
+        self._mixture = None
+        if len(corpora) > 1:
+            self._mixture = Mixture(corpora, self._kept, seed)
         # Two epochs: parallel readers cross from one to the next.
         self._shuffled = functools.lru_cache(maxsize=2)(self._shuffle)
         self._lock = threading.Lock()
         self._plan(*sides)
+        pairs = self._pairs_of_epoch(0)
+        # Of a mixture, epochs may have slightly more or fewer.
+        self._num_real_tokens = sum(
+            int(side[pairs].sum(dtype=np.int64)) for side in sides
+        )
 
     @property
     def num_pairs(self) -> int:
@@ -120,6 +135,22 @@ class Plan(abc.ABC):
     def _shuffle(self, epoch: int) -> Any:
         """Return the shuffled epoch that `batch` takes slices of."""
 
+    def _pairs_of_epoch(self, epoch: int) -> np.ndarray:
+        """Return the pairs of an epoch, in any order, as positions in `_kept`."""
+        if self._mixture is None:
+            return np.arange(self.num_pairs)
+        return self._mixture.draw(epoch)
+
+    def _typical_lengths(self, *sides: np.ndarray) -> list[np.ndarray]:
+        """Return the lengths of an epoch's pairs, as many as there are on both sides.
+
+        A pair as long as the longest is among them.
+        """
+        if self._mixture is None:
+            return list(sides)
+        pairs = self._pairs_of_epoch(0)
+        return [np.append(side[pairs], side.max()) for side in sides]
+
     def _epoch(self, epoch: int) -> Any:
         """Return the result of `_shuffle`, which runs once for all threads."""
         with self._lock:
@@ -131,8 +162,9 @@ class BatchPlan(Plan):
 
     Every epoch is shuffled over the whole corpus, sorted into buckets of lengths and
     split into batches. The pairs that a bucket has left over move to the next bucket,
-    so an epoch has each pair exactly once and only one batch has filler rows. The
-    number and the shapes of the batches are the same in every epoch.
+    so an epoch has all its pairs and only one batch has filler rows. The number and the
+    shapes of the batches are the same in every epoch: a mixture draws the same number
+    of pairs from each bucket of a corpus.
 
     Args:
         source_lengths: Same as in `Plan`.
@@ -158,13 +190,19 @@ class BatchPlan(Plan):
         sides = source_lengths, target_lengths
         buckets = self.buckets
         if buckets is None:
-            buckets = choose_buckets(*sides, self.tokens_per_batch, self.rows_multiple)
+            buckets = choose_buckets(
+                *self._typical_lengths(*sides),
+                self.tokens_per_batch,
+                self.rows_multiple,
+            )
         self.buckets = tuple((int(source), int(target)) for source, target in buckets)
         check_rows_fit(max(self.buckets[-1]), self.tokens_per_batch, self.rows_multiple)
         self._bucket_of_pair = buckets_of_pairs(self.buckets, *sides)
+        if self._mixture:
+            self._bucket_of_pair = self._mixture.divide(self._bucket_of_pair)
         self._starts, self._bucket_of_batch, self._rows_of_bucket = cut_into_batches(
             self.buckets,
-            self._bucket_of_pair,
+            self._bucket_of_pair[self._pairs_of_epoch(0)],
             self.tokens_per_batch,
             self.rows_multiple,
         )
@@ -208,7 +246,7 @@ class BatchPlan(Plan):
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch's order of pairs and order of batches."""
         random = np.random.Generator(np.random.Philox([self.seed, epoch]))
-        shuffled = random.permutation(len(self._kept))
+        shuffled = random.permutation(self._pairs_of_epoch(epoch))
         # A stable sort keeps the shuffled order inside each bucket.
         order = shuffled[np.argsort(self._bucket_of_pair[shuffled], kind="stable")]
         return order, random.permutation(self.batches_per_epoch)

@@ -28,6 +28,7 @@ class EncodedCorpus:
         source: The source side, flat tokens and int64 `[pairs + 1]` offsets.
         target: The target side, likewise.
         pad_id: Id that fills the rows that `rows` returns.
+        corpora: The corpora of a mixture, in the order of their pairs.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class EncodedCorpus:
         source: tuple[np.ndarray, np.ndarray],
         target: tuple[np.ndarray, np.ndarray],
         pad_id: int,
+        corpora: Sequence[metadata.CorpusMetadata] = (),
     ):
         self._sides = (source, target)
         self.pad_id = pad_id
+        self._corpora = corpora
 
     @classmethod
     def open(cls, data_dir: str | os.PathLike, split: str) -> EncodedCorpus:
@@ -57,15 +60,22 @@ class EncodedCorpus:
                 f"`split` must be one of {', '.join(description.splits)}: {data_dir} "
                 f"holds no other. Received: split={split!r}."
             )
-        return cls.from_folder(pathlib.Path(data_dir) / split, description.pad_id)
+        folder = pathlib.Path(data_dir) / split
+        corpora = description.corpora_of(split)
+        return cls.from_folder(folder, description.pad_id, corpora)
 
     @classmethod
-    def from_folder(cls, folder: pathlib.Path, pad_id: int) -> EncodedCorpus:
+    def from_folder(
+        cls,
+        folder: pathlib.Path,
+        pad_id: int,
+        corpora: Sequence[metadata.CorpusMetadata] = (),
+    ) -> EncodedCorpus:
         """Open a folder of `CorpusWriter`; ValueError if its files are damaged."""
         sides = [_open_side(folder, side) for side in SIDES]
         if len(sides[0][1]) != len(sides[1][1]):
             raise _damaged(folder)
-        return cls(*sides, pad_id=pad_id)
+        return cls(*sides, pad_id=pad_id, corpora=corpora)
 
     def __len__(self) -> int:
         return len(self._sides[0][1]) - 1
@@ -94,6 +104,16 @@ class EncodedCorpus:
     def lengths(self) -> np.ndarray:
         """int32 `[pairs]`, tokens of the longer side of each pair, EOS included."""
         return np.maximum(self.source_lengths, self.target_lengths)
+
+    def neighbours(self) -> np.ndarray:
+        """Return the ids that follow each other, int64 `[pairs, 2]`, each pair once."""
+        found = np.zeros(0, np.int64)
+        shift = 1 << 32
+        for tokens, _ in self._sides:
+            for start in range(0, len(tokens), _CHECKED_TOKENS):
+                block = tokens[start : start + _CHECKED_TOKENS + 1].astype(np.int64)
+                found = np.union1d(found, block[:-1] * shift + block[1:])
+        return np.stack(np.divmod(found, shift), axis=1)
 
     def check_ids(self, source_vocab_size: int, target_vocab_size: int) -> None:
         """Raise ValueError if a token is padding or beyond its vocabulary.
@@ -131,12 +151,12 @@ class EncodedCorpus:
     def batch_plan(self, **settings: Any) -> batch_plan.BatchPlan:
         """Plan batches of this corpus; `settings`: other arguments of `BatchPlan`."""
         lengths = self.source_lengths, self.target_lengths
-        return batch_plan.BatchPlan(*lengths, **settings)
+        return batch_plan.BatchPlan(*lengths, corpora=self._corpora, **settings)
 
     def packed_batch_plan(self, **settings: Any) -> packing.PackedBatchPlan:
         """Plan batches as in `batch_plan`, whose rows hold several pairs each."""
         lengths = self.source_lengths, self.target_lengths
-        return packing.PackedBatchPlan(*lengths, **settings)
+        return packing.PackedBatchPlan(*lengths, corpora=self._corpora, **settings)
 
     def rows(
         self, indices: np.ndarray, source_length: int, target_length: int
@@ -161,7 +181,9 @@ class EncodedCorpus:
 
 
 def corpus_hash(data_dir: str | os.PathLike) -> str:
-    """Return the SHA-256 of the encoded training split of a prepared folder.
+    """Return the SHA-256 of what decides the batches of a prepared folder.
+
+    These are the encoded training split and the shares of its corpora.
 
     It is in `metadata.json`, unless an earlier release prepared the folder.
     """

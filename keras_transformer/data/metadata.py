@@ -11,7 +11,8 @@ from keras_transformer import config, json_files
 
 FORMAT_VERSION = 1
 FILE_NAME = "metadata.json"
-SPLITS = ("train", "valid", "test")
+# Shows some of the pairs that were not encoded.
+EXAMPLES_NAME = "dropped.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +30,40 @@ class SplitMetadata:
     source_words: int
     target_words: int
 
+    def __add__(self, other: SplitMetadata) -> SplitMetadata:
+        """Add the counts of two corpora."""
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "dropped"
+        }
+        dropped = {name: n + other.dropped[name] for name, n in self.dropped.items()}
+        return SplitMetadata(dropped=dropped, **sums)
+
     @property
     def tokens_per_word(self) -> float:
         """Mean number of tokens per word over both sides, EOS not counted."""
         tokens = self.source_tokens + self.target_tokens - 2 * self.pairs
         return tokens / max(1, self.source_words + self.target_words)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusMetadata:
+    """One of the corpora that a split was encoded from, in their order."""
+
+    name: str
+    # Pairs that were encoded.
+    pairs: int
+    # Share of the pairs of an epoch, in (0, 1]; None: not for training.
+    share: float | None = None
+    split: str = "train"
+    source_language: str = ""
+    target_language: str = ""
+    # What is put before each source, such as ">>de<< <news>".
+    prefix: str = ""
+    # Pairs in the source, and pairs that were not encoded, by reason.
+    pairs_read: int = 0
+    dropped: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +109,19 @@ class DataMetadata:
     target_vocab_size: int | None = None
     # SHA-256 of the constituent labels in the target vocabulary.
     labels_hash: str | None = None
-    # SHA-256 of the encoded training split; None: an earlier release did not save it.
+    # SHA-256 of the encoded training split and the shares of its corpora; None: an
+    # earlier release did not save it.
     corpus_hash: str | None = None
+    # Random encodings of each training pair (1: the usual one), and their dropout.
+    subword_encodings: int = 1
+    subword_dropout: float = config.SubwordSampling.subword_dropout
+    # The corpora of a mixture, split after split; empty: each split is one corpus.
+    corpora: tuple[CorpusMetadata, ...] = ()
     format_version: int = FORMAT_VERSION
+
+    def corpora_of(self, split: str) -> tuple[CorpusMetadata, ...]:
+        """Return the corpora of one split, in the order of their pairs."""
+        return tuple(corpus for corpus in self.corpora if corpus.split == split)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `metadata.json`."""
@@ -116,6 +156,9 @@ def _from_json(values: dict[str, Any]) -> DataMetadata:
         name: config.from_dict(SplitMetadata, split) for name, split in splits.items()
     }
     values["padding"] = tuple(_padding_from_json(entry) for entry in values["padding"])
+    values["corpora"] = tuple(
+        config.from_dict(CorpusMetadata, corpus) for corpus in values.get("corpora", ())
+    )
     return config.from_dict(DataMetadata, values)
 
 

@@ -26,6 +26,11 @@ _MIN_PAIRS_PER_ROW = 4
 _SHARES = 8
 _MANY_ROWS = 32
 
+# An epoch of a mixture draws about this many pairs of a corpus, or more, for each kind
+# of slot. The number is rounded: with fewer pairs, some lengths would come too often;
+# with more, slots would be longer than their pairs.
+_DRAWS_OF_BLOCK = 4
+
 # Rows that are filled alike: their number, and the (source_length, target_length) of
 # the pairs in each of them.
 Pattern = tuple[int, list[tuple[int, int]]]
@@ -34,10 +39,11 @@ Pattern = tuple[int, list[tuple[int, int]]]
 class PackedBatchPlan(batch_plan.Plan):
     """Batches of packed rows.
 
-    An epoch has each pair exactly once, in a new order and beside other pairs each
-    time. The number of batches is the same in every epoch, and all have one shape. Only
-    the last batch of an epoch has filler rows, unless the devices that share batches
-    do not divide their rows evenly. The arguments are those of `Plan`.
+    An epoch has its pairs in a new order and beside other pairs each time. In a
+    mixture, pairs of a corpus with similar lengths share one kind of slot, which holds
+    the longest of them. The number of batches is the same in every epoch, and all have
+    one shape. Only the last batch of an epoch has filler rows, unless the devices that
+    share batches do not divide their rows evenly. The arguments are those of `Plan`.
 
     Differs from the paper: its batches have pairs of about equal length; a packed batch
     has pairs of all lengths.
@@ -48,9 +54,17 @@ class PackedBatchPlan(batch_plan.Plan):
         tokens_per_batch, rows_multiple = self.tokens_per_batch, self.rows_multiple
         longest = max(int(side.max()) for side in sides)
         batch_plan.check_rows_fit(longest, tokens_per_batch, rows_multiple)
-        self._row = row_lengths(*sides, tokens_per_batch // rows_multiple)
+        typical = self._typical_lengths(*sides)
+        self._row = row_lengths(*typical, tokens_per_batch // rows_multiple)
         # The kind of a pair: its two lengths.
         lengths, self._kinds, counts = _kinds_of_pairs(*sides)
+        if self._mixture:
+            blocks = self._mixture.blocks(self._kinds, _DRAWS_OF_BLOCK)
+            longest_of_block = [_longest(side, blocks)[blocks] for side in sides]
+            lengths, self._kinds, counts = _kinds_of_pairs(*longest_of_block)
+            self._kinds = self._mixture.divide(self._kinds)
+            drawn = self._kinds[self._pairs_of_epoch(0)]
+            counts = np.bincount(drawn, minlength=len(lengths))
         self._ends, slots = _slots_of_rows(
             lengths, fill_rows(lengths, counts, *self._row)
         )
@@ -104,7 +118,7 @@ class PackedBatchPlan(batch_plan.Plan):
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the pair in each slot of the epoch, and the order of rows."""
         random = np.random.Generator(np.random.Philox([self.seed, epoch]))
-        shuffled = random.permutation(len(self._kept))
+        shuffled = random.permutation(self._pairs_of_epoch(epoch))
         # The pairs of a kind take the slots of this kind in shuffled order.
         order = shuffled[np.argsort(self._kinds[shuffled], kind="stable")]
         pairs = np.empty_like(order)
@@ -266,6 +280,13 @@ def _kinds_of_pairs(
     numbers[kinds] = np.arange(len(kinds))
     lengths = unit * np.stack(np.divmod(kinds, width), axis=1)
     return np.minimum(lengths, longest), numbers[kind_of_pair], table[kinds]
+
+
+def _longest(lengths: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Return the maximum of the lengths in each block, int64 `[blocks]`."""
+    longest = np.zeros(int(blocks.max()) + 1, np.int64)
+    np.maximum.at(longest, blocks, lengths)
+    return longest
 
 
 def _slots_of_rows(

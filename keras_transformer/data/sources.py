@@ -16,13 +16,13 @@ import pathlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_transformer import text_files
-from keras_transformer.data.metadata import SPLITS
+from keras_transformer.data.corpora import SPLITS
 
 # Names of the splits in TensorFlow Datasets.
 _TFDS_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
@@ -38,7 +38,7 @@ class ParallelSource(abc.ABC):
         source_language: Language code of the source.
         target_language: Language code of the target.
         description: Where the pairs come from, in words.
-        splits: "train", "valid" and, if there is one, "test".
+        splits: Which of "train", "valid" and "test" there are.
     """
 
     source_language: str
@@ -74,7 +74,6 @@ class TextFiles(ParallelSource):
 
     Raises:
         FileNotFoundError: If a file is absent.
-        ValueError: If "train" or "valid" is missing.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class TextFiles(ParallelSource):
     ):
         self.source_language = source_language
         self.target_language = target_language
-        self.splits = _ordered_splits(paths, "text files")
+        self.splits = _ordered_splits(paths)
         self._paths = {
             split: dict(zip(("source", "target"), map(pathlib.Path, pair), strict=True))
             for split, pair in paths.items()
@@ -94,7 +93,7 @@ class TextFiles(ParallelSource):
             for side, path in sides.items():
                 if not path.is_file():
                     raise FileNotFoundError(f"No file {path}. Check {split}_{side}.")
-        self.description = " ".join(map(str, self._paths["train"].values()))
+        self.description = " ".join(map(str, self._paths[self.splits[0]].values()))
 
     def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the lines of both files.
@@ -140,7 +139,7 @@ class TfdsSource(ParallelSource):
         description: Where the pairs come from, in words.
 
     Raises:
-        ValueError: If the set has no such languages, or no train and validation split.
+        ValueError: If the set has no such languages.
     """
 
     def __init__(
@@ -168,8 +167,7 @@ class TfdsSource(ParallelSource):
         # A set that TFDS mocks without having prepared it knows no splits.
         known = set(builder.info.splits) or set(_TFDS_SPLITS.values())
         self.splits = _ordered_splits(
-            [ours for ours, theirs in _TFDS_SPLITS.items() if theirs in known],
-            description,
+            [ours for ours, theirs in _TFDS_SPLITS.items() if theirs in known]
         )
 
     def pairs(self, split: str) -> Iterator[tuple[bytes, bytes]]:
@@ -281,11 +279,5 @@ def _download_and_prepare(builder, description):
         ) from error
 
 
-def _ordered_splits(names: Sequence[str] | Mapping[str, Any], what: str):
-    for needed in ("train", "valid"):
-        if needed not in names:
-            raise ValueError(
-                f"Both a train and a valid split are needed; {what} gave "
-                f"{', '.join(names) or 'none'}. Cut one from the other as text files."
-            )
+def _ordered_splits(names: Collection[str]) -> tuple[str, ...]:
     return tuple(split for split in SPLITS if split in names)

@@ -9,10 +9,11 @@ from keras_transformer.evaluation.bleu import (
     moses_tokenized,
     score_translations,
 )
-from keras_transformer.evaluation.report import format_scores
+from keras_transformer.evaluation.report import format_parts, format_scores
 
 __all__ = [
     "TranslationScores",
+    "format_parts",
     "format_scores",
     "moses_tokenized",
     "score_translations",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keras_transformer.evaluation import bleu
 
 
@@ -28,3 +30,27 @@ def format_scores(scores: bleu.TranslationScores) -> str:
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def format_parts(title: str, scores: Mapping[str, bleu.TranslationScores]) -> str:
+    """Return the main scores of several test sets as a table.
+
+    Args:
+        title: Of the first column.
+        scores: By what the first column says.
+    """
+    table = [(title, "sentences", "sacreBLEU", "chrF2", "exact match")] + [
+        (
+            name,
+            f"{each.num_sentences:,}",
+            f"{each.sacrebleu:.2f}",
+            f"{each.chrf:.2f}",
+            f"{each.exact_match:.2f} %",
+        )
+        for name, each in scores.items()
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+        for row in table
+    )

@@ -19,6 +19,7 @@ def translate_and_measure(
     references: Sequence[str],
     *,
     checkpoint: str | None = None,
+    target_language: str | None = None,
     batch_size: int = TRANSLATION_BATCH_SIZE,
     **decoding: Any,
 ) -> tuple[list[str], str, float]:
@@ -31,14 +32,23 @@ def translate_and_measure(
         sources: Source texts.
         references: Their reference translations.
         checkpoint: Which weights; see `ModelDir.choose`.
+        target_language: Language to translate into, if the model has several; a source
+            that begins with another keeps it.
         batch_size: Sources translated at once.
         **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
     Returns:
         The translations, the target language's code, and the perplexity per subword.
+
+    Raises:
+        ValueError: If the model has several languages, but not this one.
     """
     run = ModelDir(model_dir)
-    translator = run.load_translator(checkpoint, **decoding).with_prepared_weights()
+    has_languages = bool(run.load_tokenizer().languages)
+    languages = None, target_language if has_languages else None
+    translator = run.load_translator(
+        checkpoint, languages=languages, **decoding
+    ).with_prepared_weights()
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)

@@ -33,6 +33,11 @@ EXAMPLE = metadata.DataMetadata(
     seed=19,
     splits={"train": SPLIT, "valid": SPLIT},
     padding=(metadata.PaddingMetadata(4096, 0.25, 3, ((2, 5, 3), (1, 7, 11))),),
+    corpora=(
+        metadata.CorpusMetadata("news", 3, 0.25, prefix="<news>"),
+        metadata.CorpusMetadata("back", 2, 0.75),
+        metadata.CorpusMetadata("dev", 5, split="valid"),
+    ),
 )
 
 
@@ -50,6 +55,18 @@ def test_shapes_of_one_length_are_read_as_of_two(tmp_path):
     values["padding"][0]["shapes"] = [[2, 5], [1, 7]]
     write(tmp_path, values)
     assert read_metadata(tmp_path).padding[0].shapes == ((2, 5, 5), (1, 7, 7))
+
+
+def test_a_folder_of_an_earlier_release_has_no_corpora(tmp_path):
+    values = EXAMPLE.to_json()
+    del values["corpora"]
+    write(tmp_path, values)
+    assert read_metadata(tmp_path) == dataclasses.replace(EXAMPLE, corpora=())
+
+
+def test_counts_of_corpora_add_up():
+    both = SPLIT + dataclasses.replace(SPLIT, pairs=11, dropped={"blank": 3})
+    assert (both.pairs_read, both.pairs, both.dropped) == (14, 16, {"blank": 5})
 
 
 def test_tokens_per_word_does_not_count_eos():

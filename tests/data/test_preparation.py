@@ -10,12 +10,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from keras_transformer import config
+from keras_transformer import config, tokenization
 from keras_transformer.data import (
     EncodedCorpus,
     TextFiles,
-    preparation,
+    corpora,
+    part_reader,
     prepare,
+    prepare_corpora,
     read_metadata,
     report,
 )
@@ -192,8 +194,8 @@ def test_repeats_are_all_but_the_first_of_equal_keys():
     keys = draw.choice(draw.integers(2**63, size=53, dtype=np.uint64), size=211)
     _, first = np.unique(keys, return_index=True)
     expected = np.isin(np.arange(211), first, invert=True)
-    np.testing.assert_array_equal(preparation._repeats(keys), expected)
-    assert not len(preparation._repeats(keys[:0]))
+    np.testing.assert_array_equal(part_reader._repeats(keys), expected)
+    assert not len(part_reader._repeats(keys[:0]))
 
 
 def test_looking_for_duplicates_takes_few_bytes_a_pair(tmp_path):
@@ -203,7 +205,7 @@ def test_looking_for_duplicates_takes_few_bytes_a_pair(tmp_path):
     peaks = []
     for drops in (False, True):
         chosen = dataclasses.replace(filters, drop_duplicates=drops)
-        reader = preparation._SplitReader(source, "train", chosen)
+        reader = part_reader.PartReader(part_reader.Part(source, "train", chosen))
         tracemalloc.start()
         reader.scan()
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -229,7 +231,7 @@ def test_held_out_text_keeps_every_line_and_the_loss_leaves_out_bad_ones(tmp_pat
 
 
 def test_pairs_of_several_chunks_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "_CHUNK", 5)
+    monkeypatch.setattr(part_reader, "_CHUNK", 5)
     train = [(f"s{n}", f"t{n}") if n % 7 else ("", "") for n in range(53)]
     train[11] = ("a b c d e f", "t")
     prepared(tmp_path, train=train, options={"max_length": 6})
@@ -370,6 +372,8 @@ def test_unknown_split_is_refused_with_those_there_are(tmp_path):
     [
         ({"max_length": 1}, "`max_length` must be at least 2"),
         ({"max_length_ratio": 0.5}, "`max_length_ratio` must be at least 1, or None"),
+        ({"subword_encodings": 0}, "`subword_encodings` must be at least 1"),
+        ({"subword_dropout": 1.0}, r"`subword_dropout` must be in \[0, 1\)"),
         ({"sample_pairs": 0}, "`sample_pairs` must be at least 1"),
         ({"seed": -1}, "`seed` must be at least 0"),
     ],
@@ -389,8 +393,248 @@ def test_report_names_counts_reasons_and_shapes(tmp_path):
         "valid: 2 pairs read, 2 encoded, left out of the loss: n"
     )
     assert lines[3] == (
+        "dropped.txt shows up to 10 of the pairs left out for each reason"
+    )
+    assert lines[4] == (
         "4,096 tokens a batch: 1 batch an epoch, 29.2% padding, shapes 3x(4+4)"
     )
+
+
+def test_dropped_pairs_are_shown_with_their_places(tmp_path):
+    """Ten of each reason at most, found early or late; long texts are cut."""
+    train = [*TRAIN, *[(f"a {n}", "") for n in range(13)], ("a b c d e", "x\t" * 300)]
+    prepared(tmp_path, train=train, options={"max_length": 5})
+    lines = (tmp_path / "data" / "dropped.txt").read_text().splitlines()
+    assert lines[:2] == [
+        f"blank\t{tmp_path / 'train.en'} line 4\ta 0\t",
+        f"blank\t{tmp_path / 'train.en'} line 5\ta 1\t",
+    ]
+    assert len(lines) == 11
+    assert lines[-1] == (
+        f"too_long\t{tmp_path / 'train.en'} line 17\ta b c d e\t" + "x " * 100
+    )
+
+
+def test_nothing_is_shown_where_nothing_was_dropped(tmp_path):
+    result = prepared(tmp_path)
+    assert not (tmp_path / "data" / "dropped.txt").exists()
+    assert "dropped.txt" not in report(result)
+
+
+def test_source_without_validation_is_refused(tmp_path):
+    path = write_lines(tmp_path / "text", "a")
+    source = TextFiles({"train": (path, path)}, "en", "de")
+    message = "Both a train and a valid split are needed; .*text has train. Cut one"
+    with pytest.raises(ValueError, match=message):
+        prepare(source, tmp_path / "data", WordTokenizer)
+
+
+def test_training_pairs_may_have_several_random_encodings(tmp_path):
+    """Of 3 pairs each, equal for a seed, not longer than allowed; others have one."""
+    train = [("the dog runs", "der Hund rennt"), ("the cat", "die Katze")] * 7
+    sampling = {"subword_encodings": 3, "subword_dropout": 0.5, "max_length": 12}
+
+    def bpe(texts):
+        return tokenization.train_bpe(texts, 290)
+
+    found = {}
+    for name, options in (
+        ("one", {"seed": 1}),
+        ("same", {"seed": 1}),
+        ("other", {"seed": 2}),
+    ):
+        result = prepared(
+            tmp_path, name, bpe, {**sampling, **options}, train=train, valid=train
+        )
+        corpus = EncodedCorpus.open(tmp_path / name, "train")
+        found[name] = [[side.tolist() for side in pair] for pair in corpus]
+        assert (result.splits["train"].pairs, result.splits["valid"].pairs) == (42, 14)
+        assert corpus.lengths.max() <= 12
+    assert found["one"] == found["same"] != found["other"]
+    tokenizer = tokenization.load(tmp_path / "one" / "tokenizer")
+    for number, texts in enumerate(zip(*train, strict=True)):
+        rows = [pair[number][:-1] for pair in found["one"]]
+        assert tokenizer.decode(rows) == list(texts) * 3
+        assert len(set(map(tuple, rows))) > 4
+    assert (
+        "train: 14 pairs read, 42 encoded (3 encodings of each pair, dropout 0.5)"
+        in (report(result))
+    )
+    assert result.splits["train"].tokens_per_word > 1
+
+
+def test_corpora_with_several_encodings_keep_their_shares(tmp_path):
+    given = write_mixture(tmp_path)
+    result = prepare_corpora(
+        given,
+        tmp_path / "data",
+        lambda texts: tokenization.train_bpe(texts, 274, symbols=["<news>"]),
+        subword_encodings=2,
+    )
+    shares = [(each.pairs, each.share) for each in result.corpora_of("train")]
+    assert shares == [(6, 0.25), (2, 0.75)]
+
+
+MIXTURE = """
+corpora:
+  - {name: news, source: train.en, target: train.de, weight: 1, tag: <news>}
+  - {name: back, source: other.en, target: other.de, weight: 3, max_length: 4}
+  - {name: dev, split: valid, source: valid.en, target: valid.de, tag: <news>}
+  - {name: devb, split: valid, source: other.en, target: valid.de}
+"""
+
+
+def write_mixture(folder, text=MIXTURE):
+    text_files(folder)
+    write_lines(folder / "other.en", "c", "a b c d")
+    write_lines(folder / "other.de", "x", "y")
+    (folder / "corpora.yaml").write_text(text)
+    return corpora.read(folder / "corpora.yaml")
+
+
+def test_corpora_follow_each_other_with_their_tags(tmp_path):
+    given = write_mixture(tmp_path)
+    result = prepare_corpora(given, tmp_path / "data", tags_known)
+    assert decoded(tmp_path / "data") == [
+        ("<news> a b", "x y z"),
+        ("<news> c", "y"),
+        ("<news> b c a", "z"),
+        ("c", "x"),
+    ]
+    raw = (tmp_path / "data" / "valid.source").read_text()
+    assert raw == "<news> a c\n<news> b\nc\na b c d\n"
+    news, back, *dev = result.corpora
+    assert (news.name, news.pairs, news.share, news.prefix) == (
+        "news",
+        3,
+        0.25,
+        "<news>",
+    )
+    assert (back.pairs_read, back.pairs, back.share) == (2, 1, 0.75)
+    assert back.dropped["too_long"] == 1
+    assert [(each.split, each.share) for each in dev] == [("valid", None)] * 2
+    assert result.splits["train"].pairs == 4
+    assert result.splits["train"].dropped["too_long"] == 1
+    assert read_metadata(tmp_path / "data") == result
+    lines = report(result).splitlines()
+    assert lines[2] == (
+        "  news: 25.0% of an epoch, en to de, sources begin with <news>; 3 read, "
+        "3 encoded, left out: none"
+    )
+
+
+def test_a_tag_does_not_count_in_the_length_ratio_and_is_not_shown(tmp_path):
+    """Sources of 2 and 1 tokens, EOS included, and targets of 2 and 2."""
+    text = MIXTURE.replace("weight: 1,", "weight: 1, max_length_ratio: 1.3,")
+    given = write_mixture(tmp_path, text)
+    write_lines(tmp_path / "train.en", "a", "b c d", "c c")
+    write_lines(tmp_path / "train.de", "x", "y z y", "z")
+    result = prepare_corpora(given, tmp_path / "data", tags_known)
+    assert result.corpora[0].dropped["length_ratio"] == 1
+    assert [pair for pair in decoded(tmp_path / "data") if "<news>" in pair[0]] == [
+        ("<news> a", "x"),
+        ("<news> b c d", "y z y"),
+    ]
+    lines = (tmp_path / "data" / "dropped.txt").read_text().splitlines()
+    assert f"length_ratio\t{tmp_path / 'train.en'} line 3\tc c\tz" in lines
+
+
+def test_directions_of_an_entry_are_sampled_apart(tmp_path):
+    """Otherwise a vocabulary would see each sampled pair twice."""
+    words = [f"w{number}" for number in range(200)]
+    write_lines(tmp_path / "a", *words)
+    write_lines(tmp_path / "b", *(word.upper() for word in words))
+    (tmp_path / "corpora.yaml").write_text(
+        "corpora:\n"
+        "  - {name: both, source: a, target: b, both_directions: true}\n"
+        "  - {name: dev, split: valid, source: a, target: a}\n"
+    )
+    seen = []
+
+    def tokenizer_of(texts):
+        seen.extend(texts)
+        return WordTokenizer(
+            [*seen, ">>de<<", ">>en<<", *words, *map(str.upper, words)]
+        )
+
+    given = corpora.read(tmp_path / "corpora.yaml")
+    prepare_corpora(given, tmp_path / "data", tokenizer_of, sample_pairs=40)
+    assert len(seen) == 80
+    assert len(set(seen)) > 60
+
+
+def tags_known(texts):
+    return WordTokenizer([*texts, "<news>", "d"])
+
+
+def test_the_plan_of_a_mixture_has_its_shares(tmp_path):
+    """An epoch of 4 pairs: 1 of three, and 3 times the only one."""
+    prepare_corpora(write_mixture(tmp_path), tmp_path / "data", tags_known)
+    corpus = EncodedCorpus.open(tmp_path / "data", "train")
+    for make_plan in (corpus.batch_plan, corpus.packed_batch_plan):
+        plan = make_plan(tokens_per_batch=500)
+        pairs = plan.batch(0).rows
+        assert np.count_nonzero(pairs == 3) == 3
+        assert np.count_nonzero((pairs >= 0) & (pairs < 3)) == 1
+
+
+def test_other_weights_make_another_corpus_hash(tmp_path):
+    """Batches would differ, so a run must not go on with them."""
+    given = write_mixture(tmp_path)
+    hashes = [
+        prepare_corpora(each, tmp_path / name, tags_known).corpus_hash
+        for name, each in (
+            ("data", given),
+            ("same", given),
+            (
+                "other",
+                write_mixture(tmp_path, MIXTURE.replace("weight: 3", "weight: 2")),
+            ),
+        )
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_blank_sources_of_held_out_text_get_no_tag(tmp_path):
+    given = write_mixture(tmp_path)
+    write_lines(tmp_path / "valid.en", "a", "")
+    prepare_corpora(given, tmp_path / "data", tags_known)
+    raw = (tmp_path / "data" / "valid.source").read_text()
+    assert raw.startswith("<news> a\n\n")
+
+
+def test_a_tag_that_the_vocabulary_lacks_is_refused(tmp_path):
+    class NoTags(WordTokenizer):
+        def has_symbol(self, symbol):
+            return False
+
+    message = "corpus 'news': the vocabulary has no piece <news>. Let bin/prepare_data"
+    with pytest.raises(ValueError, match=message):
+        prepare_corpora(write_mixture(tmp_path), tmp_path / "data", NoTags)
+
+
+def test_a_corpus_of_which_nothing_is_left_is_named(tmp_path):
+    given = write_mixture(tmp_path)
+    write_lines(tmp_path / "other.en", "", "")
+    message = "No pair of the corpus 'back' is left. Of 2 pairs read, dropped: 2 blank."
+    with pytest.raises(ValueError, match=message):
+        prepare_corpora(given, tmp_path / "data", tags_known)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("phrasebok", "corpus 'back': `dataset` must be 'phrasebook' or 'tfds:NAME"),
+        ("phrasebook, target_language: fr", "corpus 'back': `target_language` must be"),
+    ],
+)
+def test_a_dataset_that_there_is_not_is_refused_with_its_corpus(
+    tmp_path, dataset, message
+):
+    text = MIXTURE.replace("source: other.en, target: other.de, weight", "weight", 1)
+    text = text.replace("weight: 3", f"weight: 3, dataset: {dataset}")
+    with pytest.raises(ValueError, match=message):
+        prepare_corpora(write_mixture(tmp_path, text), tmp_path / "data", tags_known)
 
 
 def test_multi30k_pads_about_ten_percent(tmp_path, shared_data):

@@ -93,13 +93,6 @@ def test_damaged_gzip_file_is_refused(tmp_path, cut):
         list(source.pairs("train"))
 
 
-def test_source_without_validation_is_refused(tmp_path):
-    path = write_lines(tmp_path / "text", "a")
-    message = "Both a train and a valid split are needed; text files gave train."
-    with pytest.raises(ValueError, match=message):
-        TextFiles({"train": (path, path)}, "en", "de")
-
-
 class TinyTranslations(tfds.core.GeneratorBasedBuilder):
     """A set of TensorFlow Datasets as small as can be, German first."""
 

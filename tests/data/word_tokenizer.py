@@ -29,6 +29,9 @@ class WordTokenizer:
             for text in texts
         ]
 
+    def has_symbol(self, symbol):
+        return True
+
     def encode_target(self, texts):
         return self.encode(texts)
 

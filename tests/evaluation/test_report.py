@@ -52,3 +52,13 @@ def test_values_stand_in_one_column():
     lines = evaluation.format_scores(SCORES).splitlines()
     width = len("BLEU, tokenized, lower case") + 2
     assert all(line[width - 1] == " " and line[width] != " " for line in lines)
+
+
+def test_parts_of_a_test_set_are_rows_of_a_table():
+    other = dataclasses.replace(SCORES, sacrebleu=5.0, num_sentences=7)
+    table = evaluation.format_parts("directions", {"en-de": SCORES, "de-en": other})
+    assert table.splitlines() == [
+        "directions  sentences  sacreBLEU  chrF2  exact match",
+        "en-de           3,003      27.34  55.50       2.50 %",
+        "de-en               7       5.00  55.50       2.50 %",
+    ]

@@ -18,7 +18,8 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
         tokenizer=None,
     )
     place = types.SimpleNamespace(
-        load_translator=lambda checkpoint: translator,
+        load_tokenizer=lambda: types.SimpleNamespace(languages={}),
+        load_translator=lambda checkpoint, languages: translator,
         read_config=lambda: types.SimpleNamespace(target_language="de"),
     )
     monkeypatch.setattr(translations, "ModelDir", lambda path: place)

@@ -103,6 +103,32 @@ def test_phrasebook_needs_no_files_and_goes_both_ways(prepare_data, tmp_path):
     assert len(german.splitlines()) == metadata.splits["valid"].pairs_read
 
 
+CORPORA = [
+    "corpora:",
+    "- {name: back, tag: <bt>, source: train_source, target: train_target}",
+    "- {name: dev, split: valid, source: valid_source, target: valid_target}",
+]
+
+
+def test_corpora_become_a_folder_whose_vocabulary_has_their_tags(
+    program_of, corpus, tmp_path
+):
+    file = write(tmp_path / "corpora.yaml", CORPORA)
+    prepare = program_of("bin/prepare_data.py")
+    for name, vocabulary in (
+        ("data", {"vocab_size": 300}),
+        ("again", {"tokenizer_from": tmp_path / "data"}),
+    ):
+        summary = prepare(corpora=file, data_dir=tmp_path / name, **vocabulary)
+        assert [each["name"] for each in summary["corpora"]] == ["back", "dev"]
+        encoded = data.EncodedCorpus.open(tmp_path / name, "train")
+        tokenizer = tokenization.load(tmp_path / name / "tokenizer")
+        texts = tokenizer.decode([pair[0] for pair in encoded])
+        assert texts == [f"<bt> {text}" for text in sentences(67, "en")]
+        first = {int(encoded[row][0][0]) for row in range(len(encoded))}
+        assert [tokenizer.pieces([*first])[0].numpy().decode()] == ["▁<bt>"]
+
+
 # Bad input: flags that differ from those of the good corpus, and the line that says so.
 REFUSED = {
     "no folder": ({"data_dir": ""}, "--data_dir is needed"),
@@ -135,6 +161,14 @@ REFUSED = {
         {"valid_target": "latin1"},
         "latin1 line 4 is not valid UTF-8: invalid start byte at byte 2. Convert",
     ),
+    "encodings of word pieces": (
+        {"tokenizer": "wordpiece", "vocab_size": "272", "subword_encodings": "2"},
+        "--subword_encodings needs a vocabulary of BPE: drop --tokenizer.",
+    ),
+    "dropout of one encoding": (
+        {"subword_dropout": "0.2"},
+        "--subword_dropout needs several encodings of a pair: give --subword_encod",
+    ),
     "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
     "unknown set": (
         {"dataset": "phrasebok", **dict.fromkeys(FILES, "")},
@@ -155,6 +189,35 @@ REFUSED = {
     ),
 }
 
+# The same for several corpora.
+REFUSED |= {
+    "corpora and files": (
+        {"corpora": "corpora"},
+        "--corpora and --train_source exclude each other; give one source.",
+    ),
+    "corpora and set": (
+        {"corpora": "corpora", "dataset": "phrasebook", **dict.fromkeys(FILES, "")},
+        "--corpora and --dataset exclude each other; give one source.",
+    ),
+    "absent corpora": (
+        {"corpora": "no", **dict.fromkeys(FILES, "")},
+        "No file no. Check --corpora.",
+    ),
+    "bad corpora": (
+        {"corpora": "good", **dict.fromkeys(FILES, "")},
+        "good has no list `corpora`.",
+    ),
+    "tags in word pieces": (
+        {"corpora": "corpora", "tokenizer": "wordpiece", **dict.fromkeys(FILES, "")},
+        "--tokenizer=wordpiece has no tags and target languages, which the corpora "
+        "need: <bt>. Use --tokenizer=bpe.",
+    ),
+    "tag that a vocabulary lacks": (
+        {"corpora": "corpora", "tokenizer_from": "run", **dict.fromkeys(FILES, "")},
+        "corpora: corpus 'back': the vocabulary has no piece <bt>. Let bin/prepare_da",
+    ),
+}
+
 # The same for trees: these flags instead of the files.
 NO_FILES = dict.fromkeys(FILES, "")
 TREES = {**NO_FILES, "task": "parsing", "train_trees": "trees", "valid_trees": "trees"}
@@ -167,6 +230,10 @@ REFUSED |= {
     "text to parse": (
         {**TREES, "train_source": "good"},
         "--train_source is for --task=translation; here --task=parsing.",
+    ),
+    "encodings of trees": (
+        {**TREES, "subword_encodings": "2"},
+        "--subword_encodings is for --task=translation; here --task=parsing.",
     ),
     "ratio of trees": ({**TREES, "max_length_ratio": "2"}, "--max_length_ratio is for"),
     "no held-out trees": ({**TREES, "valid_trees": ""}, "--valid_trees is needed."),
@@ -221,6 +288,8 @@ def refusals(repository, tmp_path_factory):
         write(folder / name, sentences(count, side))
     write(folder / "good", sentences(67, "de"))
     write(folder / "blank", [""] * 67)
+    write(folder / "corpora", CORPORA)
+    tokenization.train_bpe(sentences(67, "de"), 290).save(folder / "run" / "tokenizer")
     write(folder / "trees", tree_lines(3, 7))
     write(folder / "unbalanced", ["(S (NP (NN fox)))", "(S (NP (NN fox)"])
     write(folder / "long", ["x " * 50_000] * 7)

@@ -1,0 +1,353 @@
+"""The file of `bin/prepare_data.py --corpora`: the corpora of a mixture.
+
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from keras_transformer.config import PairFilters
+
+SPLITS = ("train", "valid", "test")
+
+_TAG = re.compile(r"<[\w.-]+>")
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
+# Tag of YAML's `<<`, which adds the fields of another mapping.
+_MERGE = "tag:yaml.org,2002:merge"
+# Limits of weights and of the temperature.
+_WEIGHTS = (1e-6, 1e6)
+_FILTERS = tuple(field.name for field in dataclasses.fields(PairFilters))
+# The type of each field of an entry.
+_TYPES = {
+    **dict.fromkeys(("name", "split", "source", "target", "dataset", "tag"), str),
+    **dict.fromkeys(("source_language", "target_language"), str),
+    "weight": (int, float),
+    "both_directions": bool,
+    **dict.fromkeys(("drop_duplicates", "drop_invalid_utf8", "drop_too_long"), bool),
+    "max_length": int,
+    "max_length_ratio": (int, float, type(None)),
+}
+_WORDS = {str: "text", bool: "true or false", int: "an integer"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Pairs of one origin in one direction; the fields are those of the file.
+
+    An entry with `both_directions` becomes two of these, with half of its weight each.
+    """
+
+    name: str
+    split: str
+    source_language: str
+    target_language: str
+    filters: PairFilters
+    source: pathlib.Path | None = None
+    target: pathlib.Path | None = None
+    dataset: str | None = None
+    weight: float | None = None
+    tag: str | None = None
+    # Whether the target language is put before each source, as in ">>de<<".
+    tells_language: bool = False
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pieces that are put before each source."""
+        language = language_symbol(self.target_language) if self.tells_language else ""
+        return tuple(symbol for symbol in (language, self.tag) if symbol)
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpora:
+    """The content of the file."""
+
+    path: pathlib.Path
+    corpora: tuple[Corpus, ...]
+    temperature: float | None = None
+
+    def of_split(self, split: str) -> tuple[Corpus, ...]:
+        """Return the corpora of one split."""
+        return tuple(corpus for corpus in self.corpora if corpus.split == split)
+
+    def in_order(self) -> tuple[Corpus, ...]:
+        """Return the corpora split after split."""
+        return tuple(corpus for split in SPLITS for corpus in self.of_split(split))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pieces that a vocabulary needs, each once."""
+        found = (symbol for corpus in self.corpora for symbol in corpus.symbols)
+        return tuple(dict.fromkeys(found))
+
+    def telling_languages(self) -> Corpora:
+        """Return the same corpora, each with its target language before the sources."""
+        told = (dataclasses.replace(each, tells_language=True) for each in self.corpora)
+        return dataclasses.replace(self, corpora=tuple(told))
+
+    def shares(self, sizes: Sequence[int]) -> list[float]:
+        """Return the share of each training corpus in the pairs of an epoch.
+
+        Args:
+            sizes: Pairs of each training corpus.
+        """
+        parts = [corpus.weight for corpus in self.of_split("train")]
+        if parts[0] is None:
+            parts = [size ** (1 / (self.temperature or 1)) for size in sizes]
+        total = sum(parts)
+        return [part / total for part in parts]
+
+    def refuse(self, corpus: Corpus, problem: str) -> ValueError:
+        """Return an error that names the file and a corpus."""
+        return ValueError(f"{self.path}: corpus {corpus.name!r}: {problem}")
+
+
+def language_symbol(language: str) -> str:
+    """Return the piece that tells a target language, as in OPUS-MT."""
+    return f">>{language}<<"
+
+
+def read(
+    path: str | os.PathLike,
+    *,
+    source_language: str = "en",
+    target_language: str = "de",
+    filters: PairFilters | None = None,
+) -> Corpora:
+    """Read a file of corpora.
+
+    Each source begins with its target language if the training corpora have several.
+
+    Args:
+        path: A YAML file. Paths in it are relative to its folder.
+        source_language: Language of the sources of entries that name none.
+        target_language: Language of the targets of entries that name none.
+        filters: Filters of entries, where they name no others.
+
+    Raises:
+        FileNotFoundError: If a file is absent.
+        ValueError: If the content is wrong; the message names the corpus and says what
+            to do.
+    """
+    path = pathlib.Path(path)
+    values = _read_yaml(path)
+    entries = values["corpora"]
+    defaults = {
+        "source_language": source_language,
+        "target_language": target_language,
+        "filters": filters or PairFilters(),
+    }
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(
+                f"{path}: entry {number} of `corpora` has no name. Add `name: NAME`."
+            )
+        if not name.isprintable():
+            raise ValueError(
+                f"{path}: entry {number} of `corpora`: `name` must be one line of "
+                f"text, not {name!r}. Rename it."
+            )
+        try:
+            found += _corpora_of_entry(entry, defaults, path.parent)
+        except (ValueError, TypeError, FileNotFoundError) as error:
+            raise type(error)(f"{path}: corpus {name!r}: {error}") from error
+    corpora = Corpora(path, tuple(found), values.get("temperature"))
+    _check_together(corpora)
+    targets = {corpus.target_language for corpus in corpora.of_split("train")}
+    return corpora.telling_languages() if len(targets) > 1 else corpora
+
+
+def _read_yaml(path: pathlib.Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path}. Check --corpora.")
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not valid YAML: {reason}. Correct it.") from error
+    if not isinstance(values, dict) or not isinstance(values.get("corpora"), list):
+        raise ValueError(f"{path} has no list `corpora`. Begin it with `corpora:`.")
+    if not values["corpora"]:
+        raise ValueError(f"{path}: the list `corpora` is empty. Add a corpus.")
+    for name in values:
+        if name not in ("corpora", "temperature"):
+            raise ValueError(
+                f"{path}: unknown field `{name}`; known: corpora, temperature."
+            )
+    if "temperature" in values:
+        _check_number("temperature", values["temperature"], 1, f"{path}: ")
+    return values
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a field that occurs twice, of which YAML keeps the last."""
+
+    def construct_mapping(self, node, deep=False):
+        names = [key.value for key, _ in node.value if key.tag != _MERGE]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.YAMLError(
+                    f"`{name}` occurs twice{node.start_mark}. Keep one"
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _corpora_of_entry(
+    entry: dict[str, Any], defaults: dict[str, Any], folder: pathlib.Path
+) -> list[Corpus]:
+    """Return the corpora of one entry: two if it has both directions."""
+    _check_fields(entry)
+    given = dict(entry)
+    own = {name: given.pop(name) for name in _FILTERS if name in given}
+    if "max_length_ratio" in own:
+        own["max_length_ratio"] = own["max_length_ratio"] or None
+    both = given.pop("both_directions", False)
+    corpus = Corpus(
+        **{
+            "split": "train",
+            **defaults,
+            **given,
+            "filters": dataclasses.replace(defaults["filters"], **own),
+        }
+    )
+    _check_values(corpus)
+    if corpus.dataset is None:
+        paths = {side: folder / given[side] for side in ("source", "target")}
+        for side, side_path in paths.items():
+            if not side_path.is_file():
+                raise FileNotFoundError(f"no file {side_path}. Correct `{side}`.")
+        corpus = dataclasses.replace(corpus, **paths)
+    return _both_directions(corpus) if both else [corpus]
+
+
+def _both_directions(corpus: Corpus) -> list[Corpus]:
+    languages = corpus.source_language, corpus.target_language
+    if languages[0] == languages[1]:
+        raise ValueError(
+            "`both_directions` needs two languages. Set `source_language` and "
+            f"`target_language`. Received: {languages[0]} twice."
+        )
+    weight = None if corpus.weight is None else corpus.weight / 2
+    reverse = dataclasses.replace(
+        corpus,
+        source_language=languages[1],
+        target_language=languages[0],
+        source=corpus.target,
+        target=corpus.source,
+    )
+    return [
+        dataclasses.replace(
+            each,
+            name=f"{corpus.name} {each.source_language}-{each.target_language}",
+            weight=weight,
+        )
+        for each in (corpus, reverse)
+    ]
+
+
+def _check_fields(entry: dict[str, Any]) -> None:
+    """Raise unless an entry has known fields of the right types, and one origin."""
+    for name, value in entry.items():
+        if name not in _TYPES:
+            raise ValueError(f"unknown field `{name}`; known: {', '.join(_TYPES)}.")
+        kind = _TYPES[name]
+        is_wrong_bool = isinstance(value, bool) and kind is not bool
+        if is_wrong_bool or not isinstance(value, kind):
+            wanted = _WORDS.get(kind, "a number")
+            hint = " Put it into quotes." if kind is str else ""
+            raise ValueError(f"`{name}` must be {wanted}, not {value!r}.{hint}")
+    sides = [side for side in ("source", "target") if side in entry]
+    if "dataset" in entry and sides:
+        raise ValueError(f"`dataset` and `{sides[0]}` exclude each other. Drop one.")
+    if "dataset" not in entry and len(sides) < 2:
+        raise ValueError("give `source` and `target`, two files, or `dataset`.")
+
+
+def _check_values(corpus: Corpus) -> None:
+    if corpus.split not in SPLITS:
+        raise ValueError(
+            f"`split` must be one of {', '.join(SPLITS)}, not {corpus.split!r}."
+        )
+    if corpus.weight is not None:
+        _check_number("weight", corpus.weight, _WEIGHTS[0])
+        if corpus.split != "train":
+            raise ValueError("`weight` is for split: train. Leave it out.")
+    if corpus.tag is not None and not _TAG.fullmatch(corpus.tag):
+        raise ValueError(
+            f"`tag` must be one word in brackets, such as <news>, not {corpus.tag!r}."
+        )
+    for name in ("source_language", "target_language"):
+        code = getattr(corpus, name)
+        if not _LANGUAGE.fullmatch(code):
+            raise ValueError(
+                f"`{name}` must be a language code such as de or pt-BR, not {code!r}."
+            )
+
+
+def _check_number(name: str, value: Any, least: float, place: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{place}`{name}` must be a number, not {value!r}.")
+    if not least <= value <= _WEIGHTS[1]:
+        raise ValueError(
+            f"{place}`{name}` must be a number from {least:g} to {_WEIGHTS[1]:g}, not "
+            f"{value!s:.40}. Correct it, or remove `{name}`."
+        )
+
+
+def _check_together(corpora: Corpora) -> None:
+    """Raise unless the corpora fit each other."""
+    names, origins = set(), {}
+    for corpus in corpora.corpora:
+        if corpus.name in names:
+            raise corpora.refuse(corpus, "this name occurs twice. Rename one.")
+        names.add(corpus.name)
+        languages = corpus.source_language, corpus.target_language
+        if corpus.dataset is not None:
+            origin = corpus.dataset, corpus.split, *languages
+        else:
+            origin = corpus.source.resolve(), corpus.target.resolve()
+        if origin in origins:
+            other = origins[origin]
+            raise corpora.refuse(
+                corpus, f"it has the same pairs as {other!r}. Keep one, with a weight."
+            )
+        origins[origin] = corpus.name
+    for split in ("train", "valid"):
+        if not corpora.of_split(split):
+            raise ValueError(
+                f"{corpora.path}: no corpus has `split: {split}`. Add one; the default "
+                "is train."
+            )
+    train = corpora.of_split("train")
+    _check_held_out(corpora, train)
+    without = [corpus for corpus in train if corpus.weight is None]
+    if without and len(without) < len(train):
+        raise corpora.refuse(
+            without[0], "it has no weight, but others do. Give one to all or to none."
+        )
+    if not without and corpora.temperature is not None:
+        raise corpora.refuse(
+            train[0], "`weight` and `temperature` exclude each other. Drop one."
+        )
+
+
+def _check_held_out(corpora: Corpora, train: Sequence[Corpus]) -> None:
+    """Raise unless held-out text has only languages and tags of training text."""
+    for name in ("target_language", "tag"):
+        known = {getattr(corpus, name) for corpus in train} | {None}
+        for corpus in corpora.corpora:
+            value = getattr(corpus, name)
+            if value not in known:
+                raise corpora.refuse(
+                    corpus,
+                    f"no training corpus has its `{name}`, {value!r}. Correct one.",
+                )

@@ -1,0 +1,248 @@
+"""A model of two directions: its corpora, translations, signatures and scores."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer import data, tokenization
+from keras_transformer.data import corpora
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.tokenization import mapped
+from tests.training.small_runs import config_of, train
+
+ENGLISH = ["one", "two", "three", "four", "five"]
+GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
+TEXTS = ["one two three", "vier", ""]
+CORPORA = """
+corpora:
+  - {name: words, source: words.en, target: words.de, both_directions: true}
+  - {name: dev, split: valid, source: dev.en, target: dev.de, both_directions: true}
+  - {name: other, split: valid, source: other.en, target: other.de}
+  - {name: last, split: test, source: last.de, target: last.en, source_language: de,
+     target_language: en}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A mixture of two directions in data/, and a model after two steps in model/."""
+    folder = tmp_path_factory.mktemp("languages")
+    draw = np.random.default_rng(0)
+    for name, count in (("words", 70), ("dev", 7), ("other", 5), ("last", 3)):
+        rows = [draw.integers(0, 5, draw.integers(1, 5)) for _ in range(count)]
+        for language, words in (("en", ENGLISH), ("de", GERMAN)):
+            lines = [" ".join(words[word] for word in row) for row in rows]
+            (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n")
+    (folder / "corpora.yaml").write_text(CORPORA)
+    given = corpora.read(folder / "corpora.yaml")
+    data.prepare_corpora(
+        given,
+        folder / "data",
+        lambda texts: tokenization.train_bpe(texts, 300, symbols=given.symbols),
+    )
+    config = config_of(folder / "data", train_steps=2, tokens_per_batch=400)
+    train(str(folder / "data"), folder / "model", config)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return ModelDir(folder / "model").load_translator()
+
+
+def test_every_pair_is_encoded_in_both_directions(folder):
+    """The target language before each source, one token; no target has one."""
+    corpus = data.EncodedCorpus.open(folder / "data", "train")
+    tokenizer = tokenization.load(folder / "data" / "tokenizer")
+    there, back = tokenizer.languages["de"], tokenizer.languages["en"]
+    assert len(corpus) == 140
+    assert [int(corpus[row][0][0]) for row in (0, 69, 70, 139)] == [
+        *(there, there),
+        *(back, back),
+    ]
+    for row in range(70):
+        np.testing.assert_array_equal(corpus[row][0][1:], corpus[70 + row][1])
+        np.testing.assert_array_equal(corpus[row][1], corpus[70 + row][0][1:])
+
+
+def test_the_language_may_be_in_the_text_or_an_argument(folder, translator):
+    """The text has the last word; a text without words stays so."""
+    told = [f">>de<< {text}" for text in TEXTS]
+    expected = translator.translate(told)
+    chosen = ModelDir(folder / "model").load_translator(languages=(None, "de"))
+    assert chosen.translate(TEXTS) == expected
+    assert chosen.translate(told) == expected
+    back = [f">>en<< {text}" for text in TEXTS]
+    assert chosen.translate(back) == translator.translate(back) != expected
+    assert (expected[2].text, expected[2].score) == ("", 0.0)
+
+
+def test_ids_with_a_chosen_language_are_those_of_training():
+    texts = ["one two", "eins zwei"] * 7
+    plain = tokenization.train_bpe(texts, 280, symbols=[">>de<<", ">>en<<"])
+    chosen = plain.with_languages(None, "de")
+    given = ["one two", ">>en<< one", "", ">>de<<"]
+    expected = [">>de<< one two", ">>en<< one", ">>de<<", ">>de<<"]
+    for found, told in zip(chosen.encode(given), plain.encode(expected), strict=True):
+        np.testing.assert_array_equal(found, told)
+    tokens = chosen.tokenize(given)
+    assert tokens.to_list() == plain.tokenize(expected).to_list()
+    for texts in (given, given[:0]):
+        batch = tf.constant(texts, tf.string)
+        assert chosen.tokenize(batch).to_list() == [
+            ids.tolist() for ids in chosen.encode(texts)
+        ]
+        assert chosen.tokenize_target(batch).to_list() == [
+            ids.tolist() for ids in plain.encode(texts)
+        ]
+    assert [ids.tolist() for ids in chosen.encode_target(given)] == [
+        ids.tolist() for ids in plain.encode(given)
+    ]
+    assert chosen.fingerprint == plain.fingerprint
+
+
+def test_unknown_languages_are_refused_with_those_there_are(folder):
+    place = ModelDir(folder / "model")
+    message = r"`target_language` must be one of the model's languages \(de, en\)"
+    with pytest.raises(ValueError, match=message):
+        place.load_translator(languages=(None, "fr"))
+
+
+def test_the_program_takes_the_target_language(folder, program_of):
+    (folder / "text").write_text("one two three\nvier\n")
+    (folder / "told").write_text(">>en<< one two three\n>>en<< vier\n")
+    outputs = []
+    for name, language in (("text", {"target_language": "en"}), ("told", {})):
+        output = folder / f"output_{name}"
+        program_of("bin/translate.py")(
+            model_dir=folder / "model", input=folder / name, output=output, **language
+        )
+        outputs.append(output.read_text())
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("default", [None, "en"])
+def test_a_signature_takes_the_language_of_each_text(folder, translator, default):
+    """Whatever the language of the source is said to be, and of other signatures."""
+    chosen = ModelDir(folder / "model").load_translator(languages=(None, default))
+    module = ServingModule(chosen)
+    texts = [TEXTS[0], TEXTS[0], TEXTS[2], TEXTS[0]]
+    codes = ["de", "en", "de", "fr"]
+    assert "multilingual" in module.signatures()
+    found = module.multilingual(
+        tf.constant(texts), tf.constant(["xx"] * 4), tf.constant(codes)
+    )
+    expected = translator.translate([f">>{code}<< {TEXTS[0]}" for code in codes[:2]])
+    translations = [text.decode() for text in found["translation"].numpy()]
+    assert translations == [*(each.text for each in expected), "", ""]
+    scores = found["score"].numpy().tolist()
+    assert scores[:2] == pytest.approx([each.score for each in expected], abs=1e-5)
+    assert scores[2:] == [0.0, -1e7]
+
+
+def test_scores_are_told_for_each_set_and_direction(folder, program_of, capsys):
+    """7 pairs in both directions, and 5 more from English to German."""
+    report = folder / "report.json"
+    summary = program_of("bin/evaluate.py")(
+        model_dir=folder / "model",
+        data_dir=folder / "data",
+        split="valid",
+        report=report,
+        output=folder / "hypotheses",
+        bootstrap_samples=0,
+    )
+    assert json.loads(report.read_text()) == summary
+    counts = {
+        kind: {name: each["num_sentences"] for name, each in summary[kind].items()}
+        for kind in ("sets", "directions")
+    }
+    assert counts == {
+        "sets": {"dev en-de": 7, "dev de-en": 7, "other": 5},
+        "directions": {"en-de": 12, "de-en": 7},
+    }
+    assert summary["num_sentences"] == 19
+    printed = capsys.readouterr().out
+    assert "directions  sentences  sacreBLEU" in printed
+    alone = program_of("bin/evaluate.py")(
+        hypothesis=lines_of(folder / "hypotheses", 7, 14, folder / "part"),
+        reference=lines_of(folder / "data" / "valid.target", 7, 14, folder / "gold"),
+        target_language="en",
+        bootstrap_samples=0,
+    )
+    assert alone == summary["sets"]["dev de-en"] == summary["directions"]["de-en"]
+
+
+def test_a_split_of_one_direction_is_tokenized_in_its_target_language(
+    folder, program_of
+):
+    """The first training corpus has German targets."""
+    summary = program_of("bin/evaluate.py")(
+        model_dir=folder / "model",
+        data_dir=folder / "data",
+        split="test",
+        bootstrap_samples=0,
+    )
+    assert "moses-en" in json.dumps(summary)
+
+
+def lines_of(path, start, end, part):
+    """Write some lines of a file into another, and return its path."""
+    part.write_text("\n".join(path.read_text().split("\n")[start:end]) + "\n")
+    return part
+
+
+def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_of):
+    evaluate = program_of("bin/evaluate.py")
+    outputs = []
+    for name, language in (("plain", "de"), ("told", "en")):
+        prefix = ">>de<< " if name == "told" else ""
+        (folder / name).write_text(f"{prefix}one two\n{prefix}three\n")
+        output = folder / f"evaluated_{name}"
+        evaluate(
+            model_dir=folder / "model",
+            source=folder / name,
+            reference=folder / name,
+            target_language=language,
+            output=output,
+            bootstrap_samples=0,
+        )
+        outputs.append(output.read_text())
+    assert outputs[0] == outputs[1]
+    message = r"`target_language` must be one of the model's languages \(de, en\)"
+    with pytest.raises(ValueError, match=message):
+        evaluate(
+            model_dir=folder / "model",
+            source=folder / "plain",
+            reference=folder / "plain",
+            target_language="fr",
+        )
+
+
+def test_the_files_of_marian_give_the_same_ids(translator):
+    """MarianTokenizer takes the language from the text, and looks it up by itself."""
+    tokenizer = translator.tokenizer
+    source, target, ids = tokenizer.sentencepiece_models()
+    special = {name: tokenizer.ids()[name] for name in ("pad_id", "bos_id", "eos_id")}
+    theirs = mapped.MappedTokenizer(mapped.pack(source, target, [ids], special))
+    texts = [">>de<< one two", ">>en<< vier", "five"]
+    assert theirs.tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
+
+
+def test_fine_tuning_on_one_direction_tells_its_language_too(folder, program_of):
+    """The vocabulary has languages, so the model expects one."""
+    (folder / "one.yaml").write_text(
+        "corpora:\n"
+        "  - {name: words, source: words.en, target: words.de}\n"
+        "  - {name: dev, split: valid, source: dev.en, target: dev.de}\n"
+    )
+    summary = program_of("bin/prepare_data.py")(
+        corpora=folder / "one.yaml",
+        data_dir=folder / "one",
+        tokenizer_from=folder / "model",
+    )
+    assert [each["prefix"] for each in summary["corpora"]] == [">>de<<"] * 2
+    raw = (folder / "one" / "valid.source").read_text().splitlines()
+    assert all(line.startswith(">>de<< ") for line in raw)
