@@ -30,6 +30,7 @@ _WEIGHT_FIELDS = (
     "norm_placement",
     "attention_bias",
     "share_embeddings",
+    "share_decoder_embeddings",
     "output_bias",
     "position_encoding",
 )

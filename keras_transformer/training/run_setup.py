@@ -269,7 +269,9 @@ def build(
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer,
-        LabelSmoothedCrossEntropy(config.training.label_smoothing),
+        LabelSmoothedCrossEntropy(
+            config.training.label_smoothing, config.training.r_drop
+        ),
         jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
         accumulate_steps=count_microbatches(config, options, num_replicas),
         seed=config.seed,
@@ -320,6 +322,7 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
     microbatches = model.accumulate_steps
     padding_rate = plan.padding_rate_of(process.num_replicas * microbatches)
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    shares = ", ".join(f"{each.name} {each.share:.1%}" for each in plan.corpora)
     return (
         f"{model.count_params():,} parameters, "
         + (f"{trained:,} of them trained, " if trained < model.count_params() else "")
@@ -336,4 +339,5 @@ def describe(model: Transformer, plan: Plan, process: Process) -> str:
             if plan.num_left_out
             else ""
         )
+        + (f"; shares of an epoch: {shares}" if shares else "")
     )

@@ -1,0 +1,152 @@
+"""A trained model gets a larger vocabulary and computes what it did before."""
+
+import numpy as np
+import pytest
+
+from keras_transformer import data, presets
+from keras_transformer.config import ModelConfig
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training import vocabulary_extension
+from tests.small_models import LINES, choosing_model, make_translator
+
+NEW = ["snowboard snowboards", "two dogs, two snowboards"] * 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, a model of its vocabulary, and new text."""
+    folder = tmp_path_factory.mktemp("extended")
+    translator = make_translator()
+    (folder / "old").write_text("\n".join(LINES) + "\n")
+    (folder / "new").write_text("\n".join(NEW) + "\n")
+    paths = folder / "old", folder / "old"
+    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
+    data.prepare(source, folder / "data", lambda texts: translator.tokenizer)
+    config = RunConfig(
+        preset="tiny",
+        model=translator.model.config,
+        training=presets.get("tiny").training,
+        decoding=translator.decoding,
+        source_language="en",
+        target_language="de",
+        tokenizer_hash=translator.tokenizer.fingerprint,
+    )
+    ModelDir(folder / "model").write(translator.model, translator.tokenizer, config)
+    return folder
+
+
+def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
+    summary = program_of("bin/extend_vocabulary.py")(
+        model_dir=folder / "model",
+        output_dir=folder / "larger",
+        text=folder / "new",
+        num_pieces=12,
+        symbols="<bt>",
+        data_dir=folder / "data",
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "added 1 symbols, 2 characters and 10 longer pieces: 313 in all"
+    assert summary["tokens_after"] < summary["tokens_before"]
+    old, new = ModelDir(folder / "model"), ModelDir(folder / "larger")
+    before, after = old.load_translator(), new.load_translator()
+    source = before.tokenizer.encode_rows(LINES)
+    assert after.tokenizer.encode_rows(LINES).tolist() == source.tolist()
+    inputs = before.model.shift_right(source)
+    logits = after.model(source, inputs).numpy()
+    np.testing.assert_array_equal(logits[..., :300], before.model(source, inputs))
+    table = before.model.embedding.embeddings.numpy()
+    (ids,) = before.tokenizer.encode(["<bt>"])
+    np.testing.assert_allclose(
+        after.model.embedding.embeddings.numpy()[300],
+        table[ids].mean(axis=0),
+        rtol=1e-6,
+    )
+    assert new.read_config().tokenizer_hash == after.tokenizer.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "There is nothing to add. Give --text, --symbols or both."),
+        ({"text": "new"}, "Give either --data_dir, so that its text is split as befor"),
+        (
+            {"text": "new", "data_dir": "data", "resplit": True},
+            "Give either --data_dir, so that its text is split as before, or --resplit",
+        ),
+        (
+            {"symbols": "<a>", "output_dir": "model"},
+            "model already holds a model. Give",
+        ),
+        ({"symbols": "<a>", "data_dir": "model"}, "No metadata.json in .*model. Prepa"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    folder, program_of, tmp_path, given, message
+):
+    flags = {"output_dir": tmp_path / "larger"}
+    for name, value in given.items():
+        is_path = name in ("text", "data_dir", "output_dir")
+        flags[name] = folder / value if is_path else value
+    with pytest.raises((ValueError, FileExistsError, FileNotFoundError), match=message):
+        program_of("bin/extend_vocabulary.py")(model_dir=folder / "model", **flags)
+    assert not (tmp_path / "larger").exists()
+
+
+def test_a_file_in_place_of_the_output_dir_is_named(folder, program_of):
+    with pytest.raises(NotADirectoryError, match="old is a file, but a folder is ne"):
+        program_of("bin/extend_vocabulary.py")(
+            model_dir=folder / "model", output_dir=folder / "old", symbols="<a>"
+        )
+
+
+def test_random_encodings_do_not_tell_how_text_is_split(folder, program_of, tmp_path):
+    tokenizer = ModelDir(folder / "model").load_tokenizer()
+    paths = folder / "old", folder / "old"
+    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
+    data.prepare(
+        source, tmp_path / "data", lambda texts: tokenizer, subword_encodings=2
+    )
+    with pytest.raises(ValueError, match="has random encodings, which do not tell"):
+        program_of("bin/extend_vocabulary.py")(
+            model_dir=folder / "model",
+            output_dir=tmp_path / "larger",
+            text=folder / "new",
+            data_dir=tmp_path / "data",
+        )
+
+
+def test_every_matrix_and_the_bias_get_rows():
+    config = ModelConfig(
+        vocab_size=9,
+        num_layers=1,
+        d_model=6,
+        d_ff=7,
+        num_heads=2,
+        share_embeddings=False,
+        output_bias=True,
+    )
+    model = choosing_model(config, seed=5)
+    grown = vocabulary_extension._grown(model, [(4, 5, 5), (8,)])
+    assert grown.config.vocab_size == 11
+    for name in ("embedding", "target_embedding", "output_embedding"):
+        old, new = getattr(model, name).embeddings, getattr(grown, name).embeddings
+        mean = old.numpy()[[4, 5, 5]].mean(axis=0)
+        expected = [*old.numpy(), mean, old.numpy()[8]]
+        np.testing.assert_allclose(new, expected, rtol=1e-6)
+    bias = grown.output_embedding.output_bias.numpy()
+    assert bias.shape == (11,)
+    assert bias[10] == model.output_embedding.output_bias.numpy()[8]
+
+
+def test_the_corpus_of_another_vocabulary_is_refused(folder, program_of, tmp_path):
+    extend = program_of("bin/extend_vocabulary.py")
+    shared = {"symbols": "<one>", "output_dir": tmp_path / "larger"}
+    extend(model_dir=folder / "model", **shared)
+    with pytest.raises(ValueError, match="has another vocabulary than"):
+        extend(
+            model_dir=tmp_path / "larger",
+            data_dir=folder / "data",
+            text=folder / "new",
+            output_dir=tmp_path / "other",
+        )
