@@ -1,13 +1,21 @@
-"""Translate text, one sentence a line, with a trained or an exported model.
+"""Translate lines or documents with a trained or an exported model.
 
     echo "A man rides." | python bin/translate.py --model_dir=runs/multi30k/model
 
     python bin/translate.py --saved_model=runs/multi30k/export/1 < test.en > test.de
 
+    python bin/translate.py --model_dir=runs/multi30k/model --format=text \\
+        --input=letter.en --output=letter.de
+
+With --format=lines each line is one sentence. With --format=text lines are paragraphs:
+their sentences are translated one by one, those that are too long for the model in
+parts, and what is around them stays. With --format=html the input is a web page, of
+which the text is translated. Both need the extra `documents`.
+
 Translations are written in order as soon as they are done, to OUTPUT.partial. It is
-renamed to OUTPUT at the end, and stays if the program ends early. Standard error shows
-the progress every ten seconds, and at the end how many lines were cut to the length
-that the model reads.
+renamed to OUTPUT at the end, and stays if the program ends early: --resume then goes on
+with it. Standard error shows the progress every ten seconds, and at the end how many
+lines were cut to the length that the model reads.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs.
@@ -16,8 +24,11 @@ from 0, the score and the translation, separated by tabs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 from absl import flags
 
@@ -29,6 +40,7 @@ from keras_transformer.cli import (
     language_flags,
     model_flags,
     programs,
+    resumable_output,
     search_flags,
     startup,
 )
@@ -42,8 +54,15 @@ _SAVED_MODEL = flags.DEFINE_string(
     None,
     "An exported model, EXPORT_DIR/VERSION, instead of --model_dir.",
 )
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "lines",
+    ["lines", "text", "html"],
+    "lines: one sentence a line. text: paragraphs; line breaks, spaces and bullets "
+    "stay. html: the text of a page; its tags stay.",
+)
 _INPUT = flags.DEFINE_string(
-    "input", None, "Text file, one sentence a line; .gz too; default: standard input."
+    "input", None, "Text file; .gz too; default: standard input."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "Text file to write; default: standard output."
@@ -60,25 +79,69 @@ _BATCH_SIZE = flags.DEFINE_integer(
 # Batches of successive lines that are sorted by length together. Compared with sorting
 # the whole file, padding grows by 2.2 % for captions and 2.5 % for news.
 _BATCHES_OF_BLOCK = 64
+# The same for documents, whose lines have several sentences.
+_BATCHES_OF_DOCUMENT_BLOCK = 8
+# To tell few sentences from many before the model is loaded.
+_CHARACTERS_OF_SENTENCE = 80
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(resumable_output)
 flags.adopt_module_key_flags(search_flags)
+
+
+class _Model(NamedTuple):
+    """A loaded model."""
+
+    translate_batch: Callable
+    # Most tokens of an input, and code of the source language; None: unknown.
+    limit: int | None
+    language: str | None
 
 
 def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
-    lines = text_files.read_lines(_INPUT.value)
+    is_document = _FORMAT.value != "lines"
+    lines = text_files.read_lines(_INPUT.value, has_ends=is_document)
+    num_lines = len(lines)
+    if _FORMAT.value == "html":
+        lines = ["".join(lines)]
     startup.import_tensorflow()
-    with text_files.line_writer(_OUTPUT.value) as write:
-        num_cut = _translate(lines, write)
-    return {"lines": len(lines), "truncated": num_cut}
+    num_batches = _BATCHES_OF_DOCUMENT_BLOCK if is_document else _BATCHES_OF_BLOCK
+    block_size = num_batches * _BATCH_SIZE.value
+    with resumable_output.resumable_writer(
+        _OUTPUT.value,
+        _made_from(lines),
+        block_size,
+        _input_of_line,
+        line_end="" if is_document else "\n",
+    ) as (write, first):
+        counts = _translate(lines, write, block_size, first)
+    return {"lines": num_lines, **counts}
+
+
+def _made_from(lines):
+    """Return what the output depends on."""
+    return {
+        **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
+        "search": search_flags.given(),
+        "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
+        "nbest": _NBEST.value,
+        "format": _FORMAT.value,
+        "batch_size": _BATCH_SIZE.value,
+    }
+
+
+def _input_of_line(position, line):
+    return position if _NBEST.value is None else int(line.split(b"\t", 1)[0])
 
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
+    if _FORMAT.value != "lines":
+        _check_document_flags()
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
         return
@@ -91,44 +154,107 @@ def check_flags() -> None:
             )
 
 
-def _translate(lines, write):
-    """Translate and write; return the number of lines that were cut."""
-    from keras_transformer.inference import batching, cpu_threads, translator
-
-    num_written = num_cut = 0
-    with (
-        cpu_threads.threads_for_few_sentences(len(lines)),
-        batching.without_graph_optimizer(len(lines)),
-    ):
-        translate_batch, limit = _load()
-        blocks = translator.translate_in_blocks(
-            lines,
-            _BATCH_SIZE.value,
-            translate_batch,
-            block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
+def _check_document_flags():
+    """Raise unless the flags fit documents and what reads them is installed."""
+    if _NBEST.value is not None:
+        raise ValueError(f"--nbest is for --format=lines, not {_FORMAT.value}.")
+    if _FORMAT.value == "html" and resumable_output.RESUME.value:
+        raise ValueError(
+            "--resume is for lines and text: a page is written as a whole."
         )
-        with text_files.progress(len(lines)) as progress, contextlib.closing(blocks):
-            for num_done, ready in blocks:
-                progress.update(num_done)
-                write(_format(ready, first=num_written))
-                num_written += len(ready)
-                num_cut += sum(translation.truncated for translation in ready)
-    text_files.report_cut(num_cut, len(lines), limit)
-    return num_cut
+    with programs.needing("documents", f"--format={_FORMAT.value}"):
+        import justhtml  # noqa: F401
+        import sentencex  # noqa: F401
+
+
+def _translate(lines, write, block_size, first):
+    """Translate and write from a line on; return counts for the summary."""
+    from keras_transformer.inference import batching, cpu_threads
+
+    is_document = _FORMAT.value != "lines"
+    about = sum(map(len, lines)) // _CHARACTERS_OF_SENTENCE if is_document else 0
+    num_texts = max(len(lines), about)
+    with (
+        cpu_threads.threads_for_few_sentences(num_texts),
+        batching.without_graph_optimizer(num_texts),
+    ):
+        model = _load()
+        translate = _translate_documents if is_document else _translate_lines
+        return translate(model, lines, write, block_size, first)
+
+
+def _translate_lines(model, lines, write, block_size, first):
+    """Translate each line."""
+    from keras_transformer.inference import translator
+
+    num_written, num_cut = first, 0
+    blocks = translator.translate_in_blocks(
+        lines[first:],
+        _BATCH_SIZE.value,
+        model.translate_batch,
+        block_size=block_size,
+    )
+    progress = text_files.progress(len(lines), first)
+    with progress, contextlib.closing(blocks):
+        for num_done, ready in blocks:
+            progress.update(num_done)
+            write(_format(ready, first=num_written))
+            num_written += len(ready)
+            num_cut += sum(translation.truncated for translation in ready)
+    text_files.report_cut(num_cut, len(lines) - first, model.limit)
+    return {"truncated": num_cut}
+
+
+def _translate_documents(model, lines, write, block_size, first):
+    """Translate each sentence of each line, or of a page."""
+    from keras_transformer.documents import text, web_page
+    from keras_transformer.inference import translator
+
+    segment = web_page.segment if _FORMAT.value == "html" else text.segment
+    language = model.language or text.DEFAULT_LANGUAGE
+    num_texts, num_cut = 0, 0
+    with text_files.progress(len(lines), first) as progress:
+        for start in range(first, len(lines), block_size):
+            block = [
+                segment(line, language, model.limit)
+                for line in lines[start : start + block_size]
+            ]
+            found = translator.translate_in_batches(
+                [sentence for document in block for sentence in document.texts()],
+                _BATCH_SIZE.value,
+                model.translate_batch,
+                text.divide,
+            )
+            num_texts += len(found)
+            num_cut += sum(translation.truncated for translation in found)
+            texts = (translation.text for translation in found)
+            write(
+                document.join(list(itertools.islice(texts, len(document.texts()))))
+                for document in block
+            )
+            progress.update(len(block))
+    text_files.report_cut(num_cut, num_texts, model.limit)
+    return {"sentences": num_texts, "truncated": num_cut}
 
 
 def _load():
-    """Return a function that translates a batch, and the input limit, if known."""
+    """Load the model that the flags name."""
     if _SAVED_MODEL.value is None:
         translator = _load_translator()
-        limit = translator.decoding.max_input_length
-        # A bound tf.function does not keep its object alive; a lambda does.
-        return lambda text: translator.translate_batch(text), limit
+        return _Model(
+            # A bound tf.function does not keep its object alive; a lambda does.
+            lambda text: translator.translate_batch(text),
+            translator.decoding.max_input_length,
+            SOURCE_LANGUAGE.value or model_flags.read_config().get("source_language"),
+        )
     from keras_transformer.serving import saved_model
 
-    translate_batch = saved_model.load(_SAVED_MODEL.value)
-    decoding = saved_model.read_description(_SAVED_MODEL.value).get("decoding", {})
-    return translate_batch, decoding.get("max_input_length")
+    description = saved_model.read_description(_SAVED_MODEL.value)
+    return _Model(
+        saved_model.load(_SAVED_MODEL.value),
+        description.get("decoding", {}).get("max_input_length"),
+        description.get("source_language"),
+    )
 
 
 def _load_translator():

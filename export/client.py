@@ -101,15 +101,14 @@ def main() -> dict:
     if _PROTOCOL.value == "grpc":  # its messages are defined by TensorFlow
         startup.import_tensorflow()
     answers, num_cut = client.ask(config, inputs), 0
-    with text_files.line_writer(_OUTPUT.value) as write, contextlib.closing(answers):
-        try:
-            for answer in answers:
-                write([format_answer(answer)])
-                num_cut += answer.get("truncated", False)
-        except ModuleNotFoundError as error:
-            raise ValueError(
-                f"The client needs {error.name}: install keras_transformer[serving]."
-            ) from error
+    with (
+        text_files.line_writer(_OUTPUT.value) as write,
+        contextlib.closing(answers),
+        programs.needing("serving", "The client"),
+    ):
+        for answer in answers:
+            write([format_answer(answer)])
+            num_cut += answer.get("truncated", False)
     text_files.report_cut(num_cut, len(inputs["text"]))
     return {"lines": len(inputs["text"])}
 

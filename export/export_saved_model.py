@@ -191,6 +191,7 @@ def describe(model_dir, searcher, step: int) -> dict:
         "preset": config.preset,
         "source_language": SOURCE_LANGUAGE.value or config.source_language,
         "target_language": TARGET_LANGUAGE.value or config.target_language,
+        "languages": list(searcher.tokenizer.languages),
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,

@@ -28,7 +28,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     )
 
 from keras_transformer import text_files, wording
-from keras_transformer.cli import programs, startup
+from keras_transformer.cli import programs, sampling_flags, startup
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -50,6 +50,12 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer for long sentences.",
     lower_bound=1,
 )
+_SAMPLING = flags.DEFINE_bool(
+    "sampling",
+    False,
+    "Draw translations as bin/back_translate.py does, with the signature sample.",
+)
+flags.adopt_module_key_flags(sampling_flags)
 # Worker processes import this module before they load the pipeline.
 _WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
 
@@ -61,12 +67,8 @@ def main(beam_arguments: list[str]) -> dict:
         # Beam warns about every missing Google Cloud library.
         logging.set_verbosity(logging.ERROR)
     startup.import_tensorflow()
-    try:
-        from keras_transformer.serving import bulk_translation, saved_model
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"Translating on Beam needs {error.name}: install keras_transformer[beam]."
-        ) from error
+    with programs.needing("beam", "Translating on Beam"):
+        from keras_transformer.serving import bulk_translation, sampling, saved_model
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
@@ -74,6 +76,9 @@ def main(beam_arguments: list[str]) -> dict:
         output=_OUTPUT.value,
         lines_per_shard=_LINES_PER_SHARD.value,
         batch_size=_BATCH_SIZE.value,
+        sampling=sampling.Sampling(**sampling_flags.given())
+        if _SAMPLING.value
+        else None,
     )
     summary = bulk_translation.translate(config, options)
     print(

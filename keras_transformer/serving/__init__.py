@@ -1,4 +1,4 @@
-"""Using a trained model in TensorFlow Serving, CTranslate2 and Apache Beam.
+"""Serving a trained model, here or in TensorFlow Serving, CTranslate2, Apache Beam.
 
 Begin with `signatures`, the functions of an exported model. `saved_model` writes and
 loads exports, `warmup` adds the requests that a server runs first, `client` sends

@@ -38,6 +38,7 @@ from keras_transformer.config import check_at_least
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.translator import Translation, translate_in_batches
 from keras_transformer.serving import saved_model as saved_model_lib
+from keras_transformer.serving.sampling import Sampling
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20
@@ -65,6 +66,8 @@ class BeamTranslationConfig:
     lines_per_shard: int = 1000
     # Sentences translated at once; fewer for long sentences.
     batch_size: int = TRANSLATION_BATCH_SIZE
+    # Draw translations, for back-translation; None: search for the best.
+    sampling: Sampling | None = None
 
     def __post_init__(self):
         check_at_least("lines_per_shard", self.lines_per_shard, 1)
@@ -128,7 +131,9 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
         OSError: If the folder of the output cannot be written.
         RuntimeError: If the pipeline fails.
     """
-    saved_model_lib.check_signature(config.saved_model)
+    saved_model_lib.check_signature(
+        config.saved_model, "sample" if config.sampling else saved_model_lib.SIGNATURE
+    )
     index = index_lines(find_files(config.input), config.lines_per_shard)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
@@ -160,7 +165,9 @@ def run_pipeline(
         | "Skip existing shards" >> beam.Filter(is_missing)
         | "Read" >> beam.Map(read_shard)
         | "Translate"
-        >> RunInference(SavedModelHandler(config.saved_model, config.batch_size))
+        >> RunInference(
+            SavedModelHandler(config.saved_model, config.batch_size, config.sampling)
+        )
         | "Write" >> beam.Map(write_shard)
     )
     result = pipeline.run()
@@ -178,15 +185,19 @@ class SavedModelHandler(ModelHandler):
     Args:
         saved_model: The folder of a version, EXPORT_DIR/VERSION.
         batch_size: Sentences translated at once.
+        sampling: How to draw translations; None: search for the best.
     """
 
-    def __init__(self, saved_model: str, batch_size: int):
+    def __init__(
+        self, saved_model: str, batch_size: int, sampling: Sampling | None = None
+    ):
         super().__init__()
         self._saved_model = saved_model
         self._batch_size = batch_size
+        self._sampling = sampling
 
     def load_model(self) -> Callable:
-        return saved_model_lib.load(self._saved_model)
+        return saved_model_lib.load(self._saved_model, self._sampling)
 
     def should_skip_batching(self) -> bool:
         # Beam's batching emits the last batch at the end of a bundle, and DaskRunner
@@ -355,6 +366,8 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
         "lines": index.num_lines,
         "shards": len(index.ranges),
     }
+    if config.sampling:
+        ours["sampling"] = config.sampling._asdict()
     remedy = f"Choose another --output, or delete {path} and the shards."
     if not FileSystems.exists(path):
         for name in (config.output, _truncated(config.output)):
@@ -369,7 +382,8 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
         content = file.read()
     try:
         theirs = json.loads(content)
-        differing = [name for name in ours if theirs.get(name) != ours[name]]
+        names = ours.keys() | theirs.keys()
+        differing = sorted(name for name in names if theirs.get(name) != ours.get(name))
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged. {remedy}") from error
     if differing:

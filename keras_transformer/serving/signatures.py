@@ -190,7 +190,7 @@ class ServingModule(tf.Module):
         return {
             "translation": translator.tokenizer.detokenize(target),
             "source_pieces": translator.tokenizer.pieces(source),
-            "target_pieces": translator.tokenizer.pieces(target),
+            "target_pieces": translator.tokenizer.target_pieces(target),
             "attention": tf.where(is_target, tf.cast(attention, tf.float32), 0.0),
         }
 
@@ -254,12 +254,15 @@ class ServingModule(tf.Module):
 
         Args:
             text: string `[batch]`, UTF-8.
-            source_language: string `[batch]`: code of the language of each text.
+            source_language: string `[batch]`: code of the language of each text. Models
+                trained here are not told it and accept any.
             target_language: string `[batch]`: code of the language to translate into.
 
         Returns:
             Same as `serving_default`; "" with score -1e7 for an unknown language.
         """
+        if self.translator.tokenizer.target_prefix_id is None:
+            return self._into(target_language, text)
         translator = self.translator
         source = translator.tokenizer.language_ids(source_language)
         target = translator.tokenizer.language_ids(target_language)
@@ -269,6 +272,14 @@ class ServingModule(tf.Module):
         tokens = tf.concat([tf.maximum(source, 0)[:, None], tokens[:, 1:]], axis=1)
         found = translator.search(tokens, tf.maximum(target, 0)[:, None])
         best = _best(translator.to_text(tokens, truncated, found, 1))
+        score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
+        return {**best, "score": score}
+
+    def _into(self, language: tf.Tensor, text: tf.Tensor) -> Tensors:
+        """Translate with a model that is told the target language by the source."""
+        is_known = self.translator.tokenizer.language_ids(language) >= 0
+        told = tf.strings.join([">>", language, "<< ", text])
+        best = _best(self.translator.translate_batch(tf.where(is_known, told, "")))
         score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
         return {**best, "score": score}
 

@@ -1,5 +1,7 @@
 """The program that translates: lines are written as they come, in order."""
 
+import sys
+
 import pytest
 import tensorflow as tf
 import tqdm
@@ -36,7 +38,9 @@ def translate(program_of, monkeypatch, tmp_path):
         (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
         options = {"batch_size": 2, **(given or {"saved_model": "any"})}
         program = program_of("bin/translate.py")
-        return program(input=tmp_path / "in", output=tmp_path / "out", **options)
+        return program(
+            **{"input": tmp_path / "in", "output": tmp_path / "out", **options}
+        )
 
     return run
 
@@ -91,6 +95,147 @@ def test_progress_tells_lines_and_time_left(translate, monkeypatch, capfd):
     assert " 2/300 [00:" in told and "300/300 [00:" in told and " lines/s]" in told
 
 
+@pytest.fixture
+def interrupted(translate, tmp_path, monkeypatch):
+    """Return lines, what becomes of them, and how many stay of a run that ended."""
+    lines = [line[:20] for line in LINES]
+    translate(lines)
+    whole = (tmp_path / "out").read_text()
+    (tmp_path / "out").unlink()
+    answered = []
+
+    def failing(text):
+        answered.extend(text.numpy())
+        if len(answered) > 270:
+            raise OSError("out of power")
+        return shout(text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(saved_model_lib, "load", lambda saved_model: failing)
+        with pytest.raises(OSError, match="out of power"):
+            translate(lines)
+    with open(tmp_path / "out.partial", "r+") as file:
+        num_kept = (len(file.readlines()) - 1) // 128 * 128
+        file.write("CUT IN THE MIDD")
+    assert num_kept
+    return lines, whole, num_kept
+
+
+def test_a_run_goes_on_from_its_last_block(
+    translate, interrupted, tmp_path, monkeypatch, capfd
+):
+    lines, whole, num_kept = interrupted
+    answered = []
+
+    def counting(text):
+        answered.extend(text.numpy())
+        return shout(text)
+
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: counting)
+    translate(lines, saved_model="any", resume=True)
+    assert (tmp_path / "out").read_text() == whole
+    assert sorted(answered) == sorted(line.encode() for line in lines[num_kept:])
+    assert f"out.partial has {num_kept} inputs; going on.\n" in capfd.readouterr().err
+    assert not list(tmp_path.glob("out.partial*"))
+
+
+def test_another_input_or_model_is_not_gone_on_with(translate, interrupted, tmp_path):
+    lines, *_ = interrupted
+    kept = (tmp_path / "out.partial").read_bytes()
+    with pytest.raises(ValueError, match=r"out\.partial was made with another input"):
+        translate([*lines, "more"], saved_model="any", resume=True)
+    with pytest.raises(ValueError, match="made with another model, so .* begin anew"):
+        translate(lines, saved_model="other", resume=True)
+    assert (tmp_path / "out.partial").read_bytes() == kept
+
+
+def test_resuming_needs_a_file(program_of, tmp_path):
+    (tmp_path / "in").write_text("a\n")
+    program = program_of("bin/translate.py")
+    with pytest.raises(ValueError, match="--resume needs a file as --output"):
+        program(input=tmp_path / "in", saved_model="any", resume=True)
+
+
+def translate_document(translate, tmp_path, given):
+    """Run the program on a document; return its summary and the bytes it writes."""
+    (tmp_path / "letter").write_bytes(given)
+    options = {"saved_model": "any", "format": "text", "input": tmp_path / "letter"}
+    summary = translate([], **options)
+    return summary, (tmp_path / "out").read_bytes()
+
+
+def test_the_layout_of_a_document_stays(translate, tmp_path):
+    """Also without a line end at the end, and with a byte order mark."""
+    given = "\ufeffOne. Two?\r\n\r\n \t- three\u00a0\n\n> Four five.  Six?\n7\n\nend"
+    summary, found = translate_document(translate, tmp_path, given.encode())
+    assert found.decode() == given.upper()
+    assert summary == {"lines": 8, "sentences": 6, "truncated": 0}
+    assert translate_document(translate, tmp_path, b"")[1] == b""
+
+
+def test_the_text_of_a_page_is_translated(translate, tmp_path):
+    page = "<!DOCTYPE html>\r\n<p id=a>One &amp; two. <i>Three</i><pre>four</pre>\n"
+    (tmp_path / "page").write_bytes(page.encode())
+    options = {"saved_model": "any", "format": "html", "input": tmp_path / "page"}
+    summary = translate([], **options)
+    assert summary == {"lines": 2, "sentences": 2, "truncated": 0}
+    expected = (
+        page.replace("One", "ONE").replace("two", "TWO").replace("Three", "THREE")
+    )
+    assert (tmp_path / "out").read_bytes() == expected.encode()
+    with pytest.raises(ValueError, match="--resume is for lines and text: a page is"):
+        translate([], **options, resume=True)
+
+
+@pytest.mark.parametrize("described", [{}, {"decoding": {"max_input_length": 20}}])
+def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, described):
+    """The model reads 20 characters; whether that is known or not."""
+    monkeypatch.setattr(
+        saved_model_lib, "read_description", lambda saved_model: described
+    )
+    given = f"{', '.join(LINES)} and, {'x' * 700}. End.\n".encode()
+    summary, found = translate_document(translate, tmp_path, given)
+    assert found == given.upper()
+    assert summary["truncated"] == 0
+
+
+def test_a_document_goes_on_from_its_last_block(translate, tmp_path, monkeypatch):
+    """With batches of 2 a block has 16 lines; the last whole one is done again."""
+    given = "".join(f"Line {number} of it. And more.\n" for number in range(50))
+    (tmp_path / "letter").write_text(given)
+    options = {"saved_model": "any", "format": "text", "input": tmp_path / "letter"}
+    answered = []
+
+    def failing(text):
+        answered.extend(text.numpy())
+        if len(answered) > 70:
+            raise OSError("out of power")
+        return shout(text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(saved_model_lib, "load", lambda saved_model: failing)
+        with pytest.raises(OSError, match="out of power") as found:
+            translate([], **options)
+    partial = tmp_path / "out.partial"
+    assert found.value.__notes__ == [f"{partial} keeps the first 32 lines."]
+    with pytest.raises(ValueError, match="another input, format, so"):
+        translate([], saved_model="any", input=tmp_path / "letter", resume=True)
+    summary = translate([], **options, resume=True)
+    assert summary == {"lines": 50, "sentences": 68, "truncated": 0}
+    assert (tmp_path / "out").read_text() == given.upper()
+
+
+def test_documents_have_one_translation(translate, tmp_path):
+    with pytest.raises(ValueError, match="--nbest is for --format=lines, not text"):
+        translate([], model_dir=tmp_path, format="text", nbest=2)
+
+
+def test_documents_name_the_extra_that_is_missing(translate, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(ValueError, match=r"=text needs sentencex: install .*\[doc"):
+        translate([], saved_model="any", format="text")
+
+
 @pytest.mark.long
 def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate, monkeypatch, tmp_path
@@ -98,6 +243,8 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     """With batches of 1 a block has 64 lines."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
+    monkeypatch.setattr(ModelDir, "read_config", lambda *_: None)
+    monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
     lines = ["one two", "", "zwei"] * 22 + ["eins"]
     translate(lines, model_dir="any", nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]

@@ -369,12 +369,12 @@ COUNT_LOADS = """
     import os
     from keras_transformer.serving import saved_model as exported
 
-    def load(saved_model, load=getattr(exported, "uncounted", exported.load)):
+    def load(*arguments, load=getattr(exported, "uncounted", exported.load)):
         with open({path!r}, "a") as file:
             file.write(f"{{os.getpid()}}\\n")
-        return load(saved_model)
+        return load(*arguments)
 
-    exported.uncounted = load.__defaults__[0]
+    exported.uncounted = load.__kwdefaults__["load"]
     exported.load = load
 """
 

@@ -288,13 +288,22 @@ def test_an_export_that_translates_differently_is_rejected(small_export):
 
 
 @pytest.mark.parametrize(
-    ("worse", "is_rejected"), [(1e-6, False), (1e-4, True), (0.1, True)]
+    ("precision", "worse", "is_rejected"),
+    [
+        ("float32", 1e-6, False),
+        ("float32", 1e-4, True),
+        ("float32", 0.1, True),
+        ("bfloat16", 0.05, False),
+        ("bfloat16", 0.3, True),
+    ],
 )
 def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
-    module, monkeypatch, worse, is_rejected
+    module, monkeypatch, precision, worse, is_rejected
 ):
     """A different text is a tie only if its score differs by rounding."""
     translator = module.translator
+    if precision == "bfloat16":
+        translator = make_translator(precision=precision)
     texts = saved_model_lib.trial_texts(translator, 16)
 
     def answer(batch):

@@ -1,0 +1,153 @@
+"""Translate text in the target language, to train on it: back-translation.
+
+    python bin/back_translate.py --model_dir=runs/de_en --input=news.de --output=news.en
+
+The model translates from the language of the text into the one that the next model will
+read. Line n of the output belongs to line n of the input: `source: news.en` and
+`target: news.de` in the file of bin/prepare_data.py --corpora. Lines that the model
+would have cut are left blank, and blank pairs are not trained on.
+
+--method=sampling draws from the model's probabilities, by default with a fixed seed;
+--method=beam takes its best translation. A killed run goes on with --resume.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer import text_files
+from keras_transformer.cli import (
+    language_flags,
+    model_flags,
+    programs,
+    resumable_output,
+    sampling_flags,
+    startup,
+)
+from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
+
+_SAVED_MODEL = flags.DEFINE_string(
+    "saved_model",
+    None,
+    "An exported model, EXPORT_DIR/VERSION, instead of --model_dir.",
+)
+_INPUT = flags.DEFINE_string(
+    "input", None, "Text file, one sentence a line; .gz too; default: standard input."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Text file to write.")
+_METHOD = flags.DEFINE_enum(
+    "method",
+    "sampling",
+    ["sampling", "beam"],
+    "sampling: varied translations, better where there is much text; beam: the best "
+    "translation, better for a model of little text.",
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+    "batch_size",
+    TRANSLATION_BATCH_SIZE,
+    "Sentences translated at once; fewer if they are long.",
+    lower_bound=1,
+)
+_BATCHES_OF_BLOCK = 16
+flags.adopt_module_key_flags(language_flags)
+flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(resumable_output)
+flags.adopt_module_key_flags(sampling_flags)
+
+
+def main() -> dict:
+    """Translate and return the JSON summary."""
+    check_flags()
+    lines = text_files.read_lines(_INPUT.value)
+    startup.import_tensorflow()
+    block_size = _BATCHES_OF_BLOCK * _BATCH_SIZE.value
+    with resumable_output.resumable_writer(
+        _OUTPUT.value, made_from(lines), block_size
+    ) as (write, first):
+        num_cut = translate(lines, write, block_size, first)
+    text_files.report_cut(num_cut, len(lines) - first)
+    return {"lines": len(lines), "truncated": num_cut}
+
+
+def check_flags() -> None:
+    """Raise unless the flags name one model and fit it."""
+    programs.check_given(_OUTPUT)
+    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    for flag in (CHECKPOINT, SOURCE_LANGUAGE, TARGET_LANGUAGE):
+        if _SAVED_MODEL.value is not None and flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
+
+
+def made_from(lines) -> dict:
+    """Return what the output depends on."""
+    return {
+        **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
+        "languages": list(language_flags.given()),
+        "method": _METHOD.value,
+        "sampling": sampling_flags.given(),
+        "batch_size": _BATCH_SIZE.value,
+    }
+
+
+def translate(lines, write, block_size, first) -> int:
+    """Translate and write from a line on; return the number of lines that were cut."""
+    from keras_transformer.inference import batching, translator
+
+    num_cut = 0
+    with batching.without_graph_optimizer(len(lines)):
+        blocks = translator.translate_in_blocks(
+            lines[first:], _BATCH_SIZE.value, load(), block_size=block_size
+        )
+        progress = text_files.progress(len(lines), first)
+        with progress, contextlib.closing(blocks):
+            for num_done, ready in blocks:
+                progress.update(num_done)
+                write(
+                    "" if each.truncated else text_files.one_line(each.text)
+                    for each in ready
+                )
+                num_cut += sum(each.truncated for each in ready)
+    return num_cut
+
+
+def load():
+    """Return a function that translates a batch."""
+    from keras_transformer.serving import sampling, saved_model, signatures
+
+    drawn = None
+    if _METHOD.value == "sampling":
+        drawn = sampling.Sampling(**sampling_flags.given())
+    if _SAVED_MODEL.value is not None:
+        return saved_model.load(_SAVED_MODEL.value, drawn)
+    from keras_transformer.runs.model_dir import ModelDir
+
+    translator = ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value, languages=language_flags.given()
+    )
+    translator = translator.with_prepared_weights()
+    if drawn:
+        module = signatures.ServingModule(translator)
+        return sampling.sampler(lambda **inputs: module.sample(**inputs), drawn)
+    return lambda text: translator.translate_batch(text)
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,5 @@
+"""Documents: which parts of a text are sentences to translate, and what stays.
+
+Begin with `text`, which finds sentences and puts their translations back where they
+were; `web_page` does it with pages. Imports no TensorFlow. Needs the extra `documents`.
+"""

@@ -1,0 +1,231 @@
+"""Sentences of plain text, and their translations back in its layout."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import sentencex
+
+# Rules for sentences in languages that sentencex does not know.
+DEFAULT_LANGUAGE = "en"
+# Sentences with more characters per token of the model's limit are divided before they
+# are translated. The others are divided if the model says that it cut them.
+_CHARACTERS_PER_TOKEN = 8
+# str.strip() without arguments leaves zero-width spaces and byte order marks.
+_SPACES = r"[\s\u200b\u2060\ufeff]"
+_SPACE_CHARACTERS = "\u200b\u2060\ufeff" + "".join(
+    filter(str.isspace, map(chr, range(0x3001)))
+)
+# Quote signs of e-mails, then a bullet, a number or the sign of a heading.
+_MARKER = re.compile(
+    rf"(?:{_SPACES}|>)*"
+    r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
+    rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\)){_SPACES}+)?"
+)
+# Where a clause ends: before the spaces after a punctuation mark, or after one that
+# has no space after it in its script.
+_CLAUSE_END = re.compile(
+    r"(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*"
+)
+# Where a long paragraph is divided before its sentences are looked for.
+_CHUNK = re.compile(r"(?s).{1,10000}(?<=[.!?])(?=\s|\Z)|.{1,10000}(?=\s|\Z)|.{1,10000}")
+# JSON can have them, but UTF-8 cannot.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD_END = re.compile(r"\s+")
+
+
+class Division(NamedTuple):
+    """A text in two parts."""
+
+    first: str
+    # The spaces between them, which are translated by neither.
+    between: str
+    second: str
+
+    def join(self, first: str, second: str) -> str:
+        """Return the translations of the parts as one."""
+        return first + (self.between or missing_space(self.first, first)) + second
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A text as sentences and what is around them."""
+
+    # Before the first sentence, between sentences, after the last.
+    around: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+    def texts(self) -> tuple[str, ...]:
+        """Return what must be translated."""
+        return self.sentences
+
+    def join(self, translations: Sequence[str]) -> str:
+        """Return the text with a translation in the place of each sentence.
+
+        Line ends in a translation become spaces, so that lines stay lines.
+
+        Args:
+            translations: One for each of `texts()`, in their order.
+
+        Raises:
+            ValueError: If there are fewer or more.
+        """
+        check_count(translations, self.sentences)
+        result = self.around[0]
+        for number, translation in enumerate(translations):
+            translation = " ".join(translation.splitlines())
+            between = self.around[number + 1]
+            if not between and number + 1 < len(translations):
+                between = missing_space(self.sentences[number], translation)
+            result += translation + between
+        return result
+
+
+def segment(text: str, language: str, max_tokens: int | None = None) -> Document:
+    """Find the sentences of a text.
+
+    A line break ends a sentence, and so does a tab. Indentation, quote signs, bullets
+    and numbers at the beginning of a line, spaces between sentences and parts without
+    letters are not translated.
+
+    Args:
+        text: Any text. `join` of its own sentences gives it back.
+        language: Code such as "de", "pt-BR" or "en_XX"; one that sentencex does not
+            know: the rules of English.
+        max_tokens: The model's limit, to divide sentences that are far longer; None:
+            unknown.
+    """
+    around, sentences, done = [], [], 0
+    for start, end in _spans(text, language):
+        for first, last in parts(text, start, end, max_tokens):
+            around.append(text[done:first])
+            sentences.append(text[first:last])
+            done = last
+    return Document((*around, text[done:]), tuple(sentences))
+
+
+def sentence_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each sentence of a paragraph, without outer spaces.
+
+    Args:
+        text: The paragraph; line breaks are spaces.
+        language: As in `segment`.
+    """
+    for chunk in _CHUNK.finditer(text):
+        for start, end in _chunk_spans(chunk[0], language):
+            yield chunk.start() + start, chunk.start() + end
+
+
+def _chunk_spans(text, language):
+    """Yield the same as `sentence_spans`; the time is quadratic for "!!!"."""
+    start = end = 0
+    found = sentencex.segment(_language_code(language), _SURROGATE.sub("\ufffd", text))
+    for number, part in enumerate(found):
+        end += len(part)
+        is_last = number + 1 == len(found)
+        # "Node.js" is one word, but sentences in Chinese have no space between them.
+        if not is_last and not (
+            part[-1].isspace()
+            or found[number + 1][0].isspace()
+            or _has_no_spaces(part[-1])
+        ):
+            continue
+        yield from stripped(text, start, end)
+        start = end
+
+
+def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield a part of a text without outer spaces, if it has letters."""
+    part = text[start:end].rstrip(_SPACE_CHARACTERS)
+    if any(character.isalpha() for character in part):
+        yield end - len(text[start:end].lstrip(_SPACE_CHARACTERS)), start + len(part)
+
+
+def divide(text: str) -> Division | None:
+    """Divide a sentence near its middle, to translate its parts one by one.
+
+    After punctuation in its middle half if there is any, else between two words, else
+    between two characters.
+
+    Returns:
+        The parts, which together are the text; None for a single character.
+    """
+    middle = len(text) / 2
+
+    def nearest(pattern, margin):
+        found = [
+            match
+            for match in pattern.finditer(text)
+            if margin <= match.start() and match.end() <= len(text) - margin
+        ]
+        return min(found, key=lambda match: abs(match.start() - middle), default=None)
+
+    found = nearest(_CLAUSE_END, max(len(text) // 4, 1)) or nearest(_WORD_END, 1)
+    if found:
+        start, end = found.span()
+    else:
+        start = len(text) // 2
+        while start > 0 and unicodedata.combining(text[start]):
+            start -= 1
+        end = start
+    if start == 0:
+        return None
+    return Division(text[:start], text[start:end], text[end:])
+
+
+def missing_space(sentence: str, translation: str) -> str:
+    """Return the space after a translation if the sentence's script has none.
+
+    Chinese sentences follow one another without a space; translations into other
+    scripts need one.
+    """
+    needs_space = _has_no_spaces(sentence[-1:]) and translation
+    return " " if needs_space and not _has_no_spaces(translation[-1]) else ""
+
+
+def check_count(translations: Sequence[str], sentences: Sequence[str]) -> None:
+    """Raise ValueError unless there is one translation for each sentence."""
+    if len(translations) != len(sentences):
+        raise ValueError(
+            "`translations` must have one item for each of `texts()`. Received: "
+            f"{len(translations)} for {len(sentences)}."
+        )
+
+
+def _spans(text, language):
+    """Yield start and end of each sentence of all lines."""
+    start = 0
+    for line in text.splitlines(keepends=True):
+        begin = start + _MARKER.match(line).end()
+        start += len(line)
+        for cell in re.finditer(r"[^\t]+", text[begin:start]):
+            for first, last in sentence_spans(cell[0], language):
+                offset = begin + cell.start()
+                yield offset + first, offset + last
+
+
+def parts(
+    text: str, start: int, end: int, max_tokens: int | None
+) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the parts of a sentence that may fit the model."""
+    most = max_tokens and max(_CHARACTERS_PER_TOKEN * max_tokens, 1)
+    found = divide(text[start:end]) if most and end - start > most else None
+    if found is None:
+        yield start, end
+        return
+    yield from parts(text, start, start + len(found.first), max_tokens)
+    yield from parts(text, end - len(found.second), end, max_tokens)
+
+
+def _language_code(language: str) -> str:
+    """Return the code that sentencex knows a language by: "pt" for "pt_BR"."""
+    return re.split("[-_]", language)[0].lower() or DEFAULT_LANGUAGE
+
+
+def _has_no_spaces(character: str) -> bool:
+    """Return whether a character is of a script without spaces after sentences."""
+    return character >= "\u0e00" and not "\u2000" <= character <= "\u206f"

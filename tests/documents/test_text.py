@@ -1,0 +1,159 @@
+"""Sentences of plain text, found as marked by hand, and put back where they were."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from keras_transformer.documents import text
+
+SENTENCE_END = "¦"
+# What layouts are made of, more often than any text would have it.
+LAYOUT = strategies.text(
+    alphabet='ab .!?,\n\r\t\v\f\x1c\x85\u2028\u00a0\u200b\ufeff\u0301。“”"(1)-*>#🙂'
+)
+
+
+def english_texts(repository):
+    """Return the texts that are marked by hand, and the ends of their sentences."""
+    path = repository / "tests" / "documents" / "english.txt"
+    marked = path.read_text(encoding="utf-8").split("=====\n")
+    marked.append(f"{long_sentence()}{SENTENCE_END} It ended well.{SENTENCE_END}\n")
+    found = []
+    for each in marked:
+        parts = each.split(SENTENCE_END)
+        ends = [len("".join(parts[:count])) for count in range(1, len(parts))]
+        found.append(("".join(parts), ends))
+    return found
+
+
+def long_sentence():
+    """A sentence of 900 words."""
+    things = ("carts", "ships", "maps", "roofs", "clocks", "tools")
+    clauses = [
+        f"he counted {number} {things[number % 6]} by the old harbor"
+        for number in range(1, 112)
+    ]
+    return (
+        f"{', '.join(clauses)}, and then at last he went home to sleep until late noon."
+    )
+
+
+def ends_found(document):
+    position, ends = 0, []
+    for around, sentence in zip(document.around, document.texts(), strict=False):
+        position += len(around) + len(sentence)
+        ends.append(position)
+    return ends
+
+
+def test_sentences_of_twenty_texts_are_found_as_marked_by_hand(repository):
+    """At least 98 % of them, and at most 2 % that are none."""
+    texts = english_texts(repository)
+    assert len(texts) == 20
+    assert len(long_sentence().split()) == 900
+    num_marked = num_wrong = num_missed = 0
+    for each, marked in texts:
+        found = ends_found(text.segment(each, "en"))
+        num_marked += len(marked)
+        num_missed += len(set(marked) - set(found))
+        num_wrong += len(set(found) - set(marked))
+    assert num_marked > 110
+    assert num_missed <= 0.02 * num_marked
+    assert num_wrong <= 0.02 * num_marked
+
+
+def test_layout_stays_and_words_are_translated():
+    given = "> * Dr. Ward left.  He ran!\r\n\r\n\t1. Yes\u00a0\n---\n 42 \nEnd"
+    document = text.segment(given, "en")
+    assert document.texts() == ("Dr. Ward left.", "He ran!", "Yes", "End")
+    assert document.join(["A", "B", "C\nD", ""]) == (
+        "> * A  B\r\n\r\n\t1. C D\u00a0\n---\n 42 \n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("- one", "one"),
+        ("\u2022\tone", "one"),
+        ("  (a) one", "one"),
+        ("12. one", "one"),
+        (">> one", "one"),
+        ("## one", "one"),
+        ("-one", "-one"),
+        ("1.5 one", "1.5 one"),
+    ],
+)
+def test_signs_at_the_beginning_of_a_line_are_not_translated(line, sentence):
+    assert text.segment(line, "en").texts() == (sentence,)
+
+
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(
+    strategies.text() | LAYOUT | strategies.text(alphabet="\ud83d\ude00 a."),
+    strategies.sampled_from(("en", "de", "zh_CN", "")),
+    strategies.none() | strategies.integers(1, 3),
+)
+def test_sentences_put_back_give_the_text(given, language, max_tokens):
+    document = text.segment(given, language, max_tokens)
+    assert document.join(document.texts()) == given
+    for sentence in document.texts():
+        assert sentence == sentence.strip()
+        assert len(sentence.splitlines()) == 1
+
+
+def test_languages_have_their_own_rules():
+    given = "Das ist z.B. Dr. Maier am 3. Mai. Er ging."
+    assert len(text.segment(given, "de-AT").texts()) == 2
+    assert len(text.segment(given, "xx").texts()) > 2
+
+
+def test_words_with_a_stop_inside_are_not_divided():
+    assert text.segment("Use Node.Js here.", "en").texts() == ("Use Node.Js here.",)
+
+
+def test_a_space_is_added_where_the_script_of_the_source_has_none():
+    document = text.segment("你好。世界很大！", "zh")
+    assert document.texts() == ("你好。", "世界很大！")
+    assert document.join(["Hello.", "The world is big!"]) == "Hello. The world is big!"
+
+
+@hypothesis.given(strategies.text(min_size=2) | LAYOUT)
+def test_a_division_is_the_text_in_two_parts(given):
+    found = text.divide(given)
+    if found is None:
+        assert len(given) < 2 or "\u0301" in given or not given.isascii()
+        return
+    assert found.first + found.between + found.second == given
+    assert found.first and found.second
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a, b c d e f g h", ("a, b c d", " ", "e f g h")),
+        ("aa bb, cc dd; ee", ("aa bb,", " ", "cc dd; ee")),
+        ("costs 1,000,000 now", ("costs", " ", "1,000,000 now")),
+        ("你好，世界很大", ("你好，", "", "世界很大")),
+        ("abcd", ("ab", "", "cd")),
+        ("abe\u0301xy", ("ab", "", "e\u0301xy")),
+        ("a", None),
+        ("", None),
+    ],
+)
+def test_sentences_are_divided_at_clauses_then_words_then_letters(given, expected):
+    assert text.divide(given) == expected
+
+
+def test_far_too_long_sentences_are_divided_at_once():
+    """Into parts of at most 8 characters per token."""
+    document = text.segment(long_sentence(), "en", max_tokens=20)
+    assert all(len(part) <= 160 for part in document.texts())
+    assert sum(part.endswith(",") for part in document.texts()) > 25
+    assert document.join(document.texts()) == long_sentence()
+
+
+def test_translations_must_be_as_many_as_sentences():
+    document = text.segment("One. Two.", "en")
+    with pytest.raises(ValueError, match=r"one item for each .* 1 for 2\."):
+        document.join(["Eins."])
