@@ -1,0 +1,104 @@
+"""Serve a model on this machine over HTTP, without Docker.
+
+    python export/serve.py --saved_model=runs/quickstart/export/1 --port=8501
+
+answers TF Serving's REST API and LibreTranslate's API until Ctrl-C or SIGTERM, and then
+finishes what it has accepted. With --model_dir it serves a trained model without an
+export. Loading takes seconds to a minute. Concurrent requests are joined into batches.
+Needs the extra `server`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+if not __package__:  # run as a file: the checkout need not be installed
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from keras_transformer.cli import (
+    field_flags,
+    language_flags,
+    model_flags,
+    programs,
+    search_flags,
+    startup,
+)
+from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
+from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
+from keras_transformer.server.server_config import ServerConfig
+
+_SAVED_MODEL = flags.DEFINE_string(
+    "saved_model", None, "Exported model, EXPORT_DIR/VERSION, instead of --model_dir."
+)
+_HOST = flags.DEFINE_string(
+    "host", "127.0.0.1", "Address to listen on; 0.0.0.0: all of this machine's."
+)
+_PORT = flags.DEFINE_integer(
+    "port",
+    8501,
+    "Port to listen on; 0: any free one.",
+    lower_bound=0,
+    upper_bound=65535,
+)
+_CONFIG = field_flags.define(ServerConfig)
+flags.adopt_module_key_flags(language_flags)
+flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
+
+
+def main() -> dict:
+    """Load the model, serve it, and return the JSON summary at the end."""
+    check_flags()
+    config = ServerConfig(**field_flags.values(_CONFIG))
+    with programs.needing("server", "The server"):
+        from keras_transformer.server import server
+    with server.bind(_HOST.value, _PORT.value) as listener:
+        app = server.make_app(load_model(), config)
+        listener.listen()  # from here on, clients wait instead of being refused
+        host, port = listener.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        address = f"http://{host}:{port}"
+        print(f"serving {config.model_name} at {address}", flush=True)
+        server.serve(app, listener, config.drain_seconds)
+    return {"address": address}
+
+
+def check_flags() -> None:
+    """Raise unless the flags name one model and fit it."""
+    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    search = (CHECKPOINT, BEAM_SIZE, LENGTH_PENALTY_ALPHA)
+    for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
+        if _SAVED_MODEL.value is not None and flag.value is not None:
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
+
+
+def load_model():
+    """Return the model that the flags name."""
+    startup.import_tensorflow()
+    from keras_transformer.server import model_loading
+
+    if _SAVED_MODEL.value is not None:
+        return model_loading.load_export(_SAVED_MODEL.value)
+    return model_loading.load_model_dir(
+        MODEL_DIR.value,
+        CHECKPOINT.value,
+        language_flags.given(),
+        **search_flags.given(),
+    )
+
+
+def run() -> None:
+    """Run as a console script."""
+    programs.run(main)
+
+
+if __name__ == "__main__":
+    run()

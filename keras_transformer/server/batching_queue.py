@@ -1,0 +1,197 @@
+"""Joins the texts of concurrent requests into batches for the model."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+# A text joins the batch of an older one unless it is longer than this many times the
+# older one's bytes plus the constant: it would hold up the answer.
+_MAX_LENGTH_RATIO, _MAX_LENGTH_EXTRA = 2, 64
+
+
+class QueueFullError(Exception):
+    """There is no room for the rows of a request; it may be sent again later."""
+
+
+class ModelError(Exception):
+    """The model failed on a batch."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Row:
+    """A row of a request that waits."""
+
+    signature: str
+    values: Mapping[str, Any]
+    answer: asyncio.Future
+    arrival: float = dataclasses.field(default_factory=time.monotonic)
+
+    @property
+    def length(self) -> int:
+        """Bytes of its texts."""
+        return sum(len(text) for text in self.values.values() if type(text) is bytes)
+
+
+class BatchingQueue:
+    """Runs a model on batches of the rows that wait.
+
+    A batch has the row that has waited longest and the rows of the same signature that
+    are nearest to it in length. Use as an asynchronous context manager.
+
+    Args:
+        run: Takes the name of a signature and its inputs by name, one item per row;
+            returns its outputs by name. Called in a thread.
+        max_batch_size: Rows per batch.
+        batch_timeout_seconds: How long a row waits for others if the model is idle.
+        max_queued: Rows that may wait.
+        num_threads: Batches that run at the same time.
+        on_batch: Called with the signature and the number of rows of each batch.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[str, Mapping[str, list]], Mapping[str, np.ndarray]],
+        *,
+        max_batch_size: int,
+        batch_timeout_seconds: float,
+        max_queued: int,
+        num_threads: int = 1,
+        on_batch: Callable[[str, int], None] = lambda signature, size: None,
+    ):
+        self._run = run
+        self._max_batch_size = max_batch_size
+        self._batch_timeout_seconds = batch_timeout_seconds
+        self._max_queued = max_queued
+        self._num_threads = num_threads
+        self._on_batch = on_batch
+        self._waiting: list[_Row] = []
+        self._arrived = asyncio.Event()
+        self._is_forming = asyncio.Lock()
+
+    async def __aenter__(self) -> BatchingQueue:
+        self._pool = concurrent.futures.ThreadPoolExecutor(self._num_threads, "batch")
+        self._workers = [
+            asyncio.create_task(self._work()) for _ in range(self._num_threads)
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def num_queued(self) -> int:
+        """Number of rows that wait."""
+        return sum(not row.answer.done() for row in self._waiting)
+
+    async def ask(
+        self, signature: str, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[str, np.ndarray]:
+        """Return the outputs for the rows of one request.
+
+        If this is cancelled, rows that still wait are dropped.
+
+        Args:
+            signature: Its name.
+            rows: At least one row; each has the inputs by name, strings as bytes.
+
+        Returns:
+            By name, one item per row. Rows of different batches are padded with "" or 0
+            to the same shape.
+
+        Raises:
+            QueueFullError: If there is no room.
+            ModelError: If the model fails on a batch that has one of the rows.
+        """
+        if self.num_queued + len(rows) > self._max_queued:
+            raise QueueFullError("The queue of the server is full: try again later.")
+        loop = asyncio.get_running_loop()
+        added = [_Row(signature, values, loop.create_future()) for values in rows]
+        self._waiting += added
+        self._arrived.set()
+        answers = [row.answer for row in added]
+        try:
+            parts = await asyncio.gather(*answers)
+        finally:
+            for answer in answers:
+                answer.cancel()
+        return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = await self._next_batch()
+            signature = batch[0].signature
+            self._on_batch(signature, len(batch))
+            inputs = {
+                name: [row.values[name] for row in batch] for name in batch[0].values
+            }
+            try:
+                outputs = await loop.run_in_executor(
+                    self._pool, self._run, signature, inputs
+                )
+            except Exception as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                for row in batch:
+                    if not row.answer.done():
+                        row.answer.set_exception(ModelError(reason))
+                continue
+            for index, row in enumerate(batch):
+                if not row.answer.done():
+                    own = slice(index, index + 1)
+                    row.answer.set_result({key: outputs[key][own] for key in outputs})
+
+    async def _next_batch(self) -> list[_Row]:
+        """Wait for rows and take those of the next batch."""
+        async with self._is_forming:
+            while True:
+                # Without those whose client has left.
+                self._waiting = [row for row in self._waiting if not row.answer.done()]
+                if not self._waiting:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    continue
+                waited = time.monotonic() - self._waiting[0].arrival
+                left = self._batch_timeout_seconds - waited
+                if left <= 0 or len(self._waiting) >= self._max_batch_size:
+                    return self._take()
+                await asyncio.sleep(left)
+
+    def _take(self) -> list[_Row]:
+        oldest = self._waiting[0]
+        longest = _MAX_LENGTH_RATIO * oldest.length + _MAX_LENGTH_EXTRA
+        near = [
+            row
+            for row in self._waiting
+            if row.signature == oldest.signature and row.length <= longest
+        ]
+        near.sort(key=lambda row: abs(row.length - oldest.length))
+        batch = near[: self._max_batch_size]
+        taken = set(batch)
+        self._waiting = [row for row in self._waiting if row not in taken]
+        return batch
+
+
+def _concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Join arrays along the batch; pad the other axes with "" or 0."""
+    shape = np.max([part.shape[1:] for part in parts], axis=0, initial=0)
+    filler = b"" if parts[0].dtype == object else 0
+    return np.concatenate(
+        [
+            np.pad(
+                part,
+                [(0, 0), *((0, int(n)) for n in shape - part.shape[1:])],
+                constant_values=filler,
+            )
+            for part in parts
+        ]
+    )

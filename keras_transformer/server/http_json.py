@@ -1,0 +1,103 @@
+"""JSON requests and answers of the server, and its one-line errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import fastapi
+import numpy as np
+from starlette.exceptions import HTTPException
+
+from keras_transformer import wording
+from keras_transformer.server.server_config import ServerConfig
+
+# Characters of an error, which may show what the client has sent.
+_LONGEST_ERROR = 300
+
+
+def json_response(
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> fastapi.Response:
+    """Return JSON in UTF-8, with NaN and Infinity as TF Serving writes them."""
+    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return fastapi.Response(text, status, headers, "application/json")
+
+
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> fastapi.Response:
+    """Return an error as TF Serving and LibreTranslate write it, on one short line."""
+    line = " ".join(message.split())
+    if len(line) > _LONGEST_ERROR:
+        line = f"{line[:_LONGEST_ERROR]}..."
+    return json_response({"error": line}, status, headers)
+
+
+async def read_object(request: fastapi.Request) -> dict[str, Any]:
+    """Return the JSON object in the body of a request.
+
+    Raises:
+        HTTPException: If it is not one.
+    """
+    try:
+        content = json.loads(await request.body())
+    except RecursionError as error:
+        raise HTTPException(400, "JSON Parse error: it is nested too deeply") from error
+    except ValueError as error:
+        raise HTTPException(400, f"JSON Parse error: {error}") from error
+    if not isinstance(content, dict):
+        raise HTTPException(400, "The body must be a JSON object")
+    return content
+
+
+def check_num_texts(count: int, config: ServerConfig) -> None:
+    """Raise HTTPException if a request has too many texts."""
+    if count > config.max_texts:
+        limit = wording.count(config.max_texts, "text")
+        raise HTTPException(
+            413, f"A request may have {limit}. Received: {count:,}. Send several."
+        )
+
+
+def check_length(text: str | bytes, config: ServerConfig) -> None:
+    """Raise HTTPException if a text is too long."""
+    if len(text) > config.max_characters:
+        limit = wording.count(config.max_characters, "character")
+        raise HTTPException(
+            413, f"A text may have {limit}. Received: {len(text):,}. Split the text."
+        )
+
+
+async def unless_client_leaves(request: fastapi.Request, work: Coroutine) -> Any:
+    """Return the result of `work`; cancel it if the client closes the connection.
+
+    Raises:
+        HTTPException: If the client has left.
+    """
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HTTPException(499, "The client closed the connection")
+        return task.result()
+    finally:
+        task.cancel()
+        leaving.cancel()
+
+
+async def _disconnect(request: fastapi.Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def as_lists(array: np.ndarray | Sequence) -> Any:
+    """Return an array as nested lists, with bytes as str."""
+    if isinstance(array, np.ndarray):
+        array = array.tolist()
+    if isinstance(array, list):
+        return [as_lists(item) for item in array]
+    return array.decode("utf-8", "replace") if isinstance(array, bytes) else array

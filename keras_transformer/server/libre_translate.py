@@ -1,0 +1,292 @@
+"""LibreTranslate's API: translations of texts with several sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import fastapi
+from starlette.exceptions import HTTPException
+
+from keras_transformer.documents import web_page
+from keras_transformer.documents.text import (
+    DEFAULT_LANGUAGE,
+    Document,
+    divide,
+    segment,
+)
+from keras_transformer.server.batching_queue import BatchingQueue
+from keras_transformer.server.http_json import (
+    as_lists,
+    check_length,
+    check_num_texts,
+    json_response,
+    read_object,
+    unless_client_leaves,
+)
+from keras_transformer.server.served_model import ServedModel
+from keras_transformer.server.server_config import ServerConfig
+
+_FIELDS = ("q", "source", "target", "format", "alternatives")
+_SEGMENT = {"text": segment, "html": web_page.segment}
+# Of a language, the beginning of a text and its end.
+_EXTRA_TOKENS = 4
+_EXAMPLE = {"q": "A dog runs.", "source": "en", "target": "de"}
+_SCHEMA = {
+    "schema": {
+        "type": "object",
+        "required": ["q", "source", "target"],
+        "properties": {
+            "q": {
+                "oneOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}},
+                ]
+            },
+            "source": {"type": "string"},
+            "target": {"type": "string"},
+            "format": {"type": "string", "enum": ["text", "html"]},
+            "alternatives": {"type": "integer"},
+        },
+        "example": _EXAMPLE,
+    }
+}
+_TRANSLATE_BODY = {
+    "required": True,
+    "content": {
+        "application/json": _SCHEMA,
+        "application/x-www-form-urlencoded": _SCHEMA,
+    },
+}
+
+
+class LibreTranslate:
+    """The routes of LibreTranslate that a model of texts can answer.
+
+    A text is translated sentence by sentence, see `documents`. The signature `nbest`
+    gives alternatives; `multilingual`, which gives none, translates into all languages
+    of a model that has it.
+
+    Args:
+        model: A model with the signature `serving_default`.
+        queue: Runs the model.
+        config: Has the limits of requests.
+    """
+
+    def __init__(self, model: ServedModel, queue: BatchingQueue, config: ServerConfig):
+        self._signatures = model.signatures
+        self._pair = (model.source_language, model.target_language)
+        is_multilingual = "multilingual" in model.signatures
+        self._languages = model.languages if is_multilingual else ()
+        self._max_tokens = model.max_input_length
+        self._queue = queue
+        self._config = config
+
+    def add_routes(self, app: fastapi.FastAPI) -> None:
+        """Add the routes to an app."""
+        app.add_api_route(
+            "/translate",
+            self.translate,
+            methods=["POST"],
+            openapi_extra={"requestBody": _TRANSLATE_BODY},
+        )
+        app.add_api_route("/detect", self.detect, methods=["POST"])
+        app.add_api_route("/languages", self.languages)
+        app.add_api_route("/frontend/settings", self.frontend_settings)
+        app.add_api_route("/health", self.health)
+
+    async def translate(self, request: fastapi.Request) -> fastapi.Response:
+        """Translate a text, or a list of texts."""
+        given = await _read(request)
+        for name in ("q", "source", "target"):
+            if not given[name]:
+                raise _invalid(f"missing {name} parameter")
+        texts = given["q"] if isinstance(given["q"], list) else [given["q"]]
+        if not all(isinstance(text, str) for text in texts):
+            raise _invalid("q must be a string or a list of strings")
+        num_alternatives = _number(given["alternatives"])
+        text_format = given["format"] or "text"
+        if not isinstance(text_format, str) or text_format not in _SEGMENT:
+            raise HTTPException(
+                400, f"{text_format!s:.20} format is not supported, only text and html"
+            )
+        languages = self._checked_languages(given["source"], given["target"])
+        documents = [
+            # In a thread: a long page takes seconds.
+            await asyncio.to_thread(
+                _SEGMENT[text_format],
+                text,
+                languages[0] or DEFAULT_LANGUAGE,
+                self._max_tokens,
+            )
+            for text in texts
+        ]
+        sentences = [each for document in documents for each in document.texts()]
+        check_num_texts(len(sentences), self._config)
+        for sentence in sentences:
+            check_length(sentence, self._config)
+        work = self._hypotheses(sentences, languages, num_alternatives > 0)
+        found = iter(await unless_client_leaves(request, work))
+        # Translations of each text, best first.
+        answers = [
+            _translations(
+                document, list(itertools.islice(found, len(document.texts())))
+            )
+            for document in documents
+        ]
+        best = [answer[0] for answer in answers]
+        others = [answer[1 : num_alternatives + 1] for answer in answers]
+        is_list = isinstance(given["q"], list)
+        result = {"translatedText": best if is_list else best[0]}
+        if num_alternatives:
+            result["alternatives"] = others if is_list else others[0]
+        return json_response(result)
+
+    async def detect(self, request: fastapi.Request) -> fastapi.Response:
+        """Refuse: the model cannot tell languages apart."""
+        raise HTTPException(501, "This server does not detect languages")
+
+    async def languages(self, request: fastapi.Request) -> fastapi.Response:
+        """Return the languages, each with those it can be translated into."""
+        return json_response(
+            [
+                {"code": code, "name": code, "targets": self._targets(code)}
+                for code in sorted({*self._pair, *self._languages})
+            ]
+        )
+
+    async def frontend_settings(self, request: fastapi.Request) -> fastapi.Response:
+        """Return what pages made for LibreTranslate ask."""
+        source, target = ({"code": code, "name": code} for code in self._pair)
+        return json_response(
+            {
+                "apiKeys": False,
+                "charLimit": self._config.max_characters,
+                "filesTranslation": False,
+                "frontendTimeout": 500,
+                "keyRequired": False,
+                "language": {"source": source, "target": target},
+                "suggestions": False,
+                "supportedFilesFormat": [],
+            }
+        )
+
+    async def health(self, request: fastapi.Request) -> fastapi.Response:
+        """Say that the server runs."""
+        return json_response({"status": "ok"})
+
+    def _checked_languages(self, source: Any, target: Any) -> tuple[str, str]:
+        """Return the languages if the model translates between them."""
+        known = {*self._pair, *self._languages}
+        for code in (source, target):
+            if not isinstance(code, str) or code not in known:
+                raise HTTPException(
+                    400, f"{code!s:.20} is not supported; see /languages"
+                )
+        if target not in self._targets(source):
+            raise HTTPException(
+                400, f"{target} is not available as a target language from {source}"
+            )
+        return source, target
+
+    def _targets(self, source: str) -> list[str]:
+        """Return the languages that a language can be translated into."""
+        # Some multilingual models are not told the source: it may be any.
+        if self._languages:
+            return [code for code in self._languages if code != source]
+        return [self._pair[1]] if source == self._pair[0] else []
+
+    async def _hypotheses(
+        self, sentences: Sequence[str], languages: tuple[str, str], has_several: bool
+    ) -> list[list[str]]:
+        """Return the hypotheses for each sentence, best first."""
+        if self._languages or not has_several or "nbest" not in self._signatures:
+            return [[text] for text in await self._best(sentences, languages)]
+        # The others may be longer than the model reads, and `nbest` does not say so.
+        short = [text for text in sentences if self._surely_fits(text)]
+        long = [text for text in sentences if not self._surely_fits(text)]
+        outputs = await self._queue.ask("nbest", _rows(short)) if short else {}
+        of_short = iter(as_lists(outputs.get("translations", ())))
+        of_long = iter(await self._best(long, languages))
+        return [
+            next(of_short) if self._surely_fits(text) else [next(of_long)]
+            for text in sentences
+        ]
+
+    def _surely_fits(self, text: str) -> bool:
+        """Return whether a text is shorter than the limit with a token per byte."""
+        num_bytes = len(text.encode("utf-8", "surrogatepass"))
+        return self._max_tokens is None or num_bytes + _EXTRA_TOKENS <= self._max_tokens
+
+    async def _best(
+        self, texts: Sequence[str], languages: tuple[str, str]
+    ) -> list[str]:
+        """Return the best translation of each text, in parts if it would be cut."""
+        if not texts:
+            return []
+        rows = _rows(texts)
+        if self._languages:
+            source, target = (code.encode() for code in languages)
+            for row in rows:
+                row |= {"source_language": source, "target_language": target}
+        signature = "multilingual" if self._languages else "serving_default"
+        outputs = await self._queue.ask(signature, rows)
+        found = as_lists(outputs["translation"])
+        is_cut = as_lists(outputs.get("truncated", [False] * len(texts)))
+        divisions = {
+            row: division
+            for row, text in enumerate(texts)
+            if is_cut[row] and (division := divide(text))
+        }
+        # One after the other: the queue has room for `max_texts`.
+        first = await self._best([each.first for each in divisions.values()], languages)
+        second = await self._best(
+            [each.second for each in divisions.values()], languages
+        )
+        for (row, division), one, other in zip(
+            divisions.items(), first, second, strict=True
+        ):
+            found[row] = division.join(one, other)
+        return found
+
+
+async def _read(request: fastapi.Request) -> dict[str, Any]:
+    """Return the fields of a JSON object or a form, None for missing ones."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        given = await read_object(request)
+    else:
+        given = {**request.query_params, **await request.form(max_files=1)}
+    return {name: given.get(name) for name in _FIELDS}
+
+
+def _invalid(reason: str) -> HTTPException:
+    return HTTPException(400, f"Invalid request: {reason}")
+
+
+def _number(value: Any) -> int:
+    """Return the number of alternatives."""
+    try:
+        return max(0, int(value or 0))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _invalid("alternatives parameter is not a number") from error
+
+
+def _rows(texts: Sequence[str]) -> list[dict[str, bytes]]:
+    return [{"text": text.encode("utf-8", "surrogatepass")} for text in texts]
+
+
+def _translations(
+    document: Document | web_page.WebPage, found: Sequence[Sequence[str]]
+) -> list[str]:
+    """Return different translations of a text whose sentences have several each."""
+    # The n-th of each sentence; its best where there are fewer.
+    texts = [
+        document.join(
+            [each[n] if n < len(each) and each[n] else each[0] for each in found]
+        )
+        for n in range(max(map(len, found), default=1))
+    ]
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,129 @@
+"""Loading what the server serves: an export, or the folder of a trained model."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
+from keras_transformer.serving import saved_model
+from keras_transformer.serving.signatures import ParsingModule, ServingModule
+from keras_transformer.serving.warmup import inputs_for
+
+
+def load_export(path: str | os.PathLike) -> ServedModel:
+    """Load an export with all its signatures.
+
+    Args:
+        path: The folder of a version, EXPORT_DIR/VERSION.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it is damaged, or has no signature.
+    """
+    loaded = saved_model.load_all(path)
+    description = saved_model.read_description(path)
+    name = pathlib.Path(path).resolve().name
+    return _served(
+        loaded.signatures,
+        owner=loaded,
+        version=int(name) if name.isdecimal() else 1,
+        source_language=description.get("source_language") or "",
+        target_language=description.get("target_language") or "",
+        languages=tuple(description.get("languages", ())),
+        max_input_length=description.get("decoding", {}).get("max_input_length"),
+    )
+
+
+def load_model_dir(
+    path: str | os.PathLike,
+    checkpoint: str | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
+    **decoding: Any,
+) -> ServedModel:
+    """Load a trained model with the signatures that its export would have.
+
+    Args:
+        path: The `model_dir`.
+        checkpoint: As in `ModelDir.choose`.
+        languages: As in `ModelDir.load_translator`.
+        **decoding: Fields of `DecodingConfig` to replace.
+
+    Raises:
+        FileNotFoundError: If there is no model.
+        ValueError: If a value does not fit the model.
+    """
+    model_dir = ModelDir(path)
+    config = model_dir.read_config()
+    if config.task == "parsing":
+        if any(languages):
+            raise ValueError(
+                "--source_language and --target_language are for translation models, "
+                f"but {path} is a parser."
+            )
+        parser = model_dir.load_parser(checkpoint, **decoding)
+        module = ParsingModule(parser.with_prepared_weights())
+        known, limit = (), parser.decoding.max_input_length
+    else:
+        translator = model_dir.load_translator(
+            checkpoint, languages=languages, **decoding
+        )
+        module = ServingModule(translator.with_prepared_weights())
+        known = tuple(translator.tokenizer.languages)
+        limit = translator.decoding.max_input_length
+    functions = {
+        name: function.get_concrete_function()
+        for name, function in module.signatures().items()
+    }
+    return _served(
+        functions,
+        owner=module,
+        version=1,
+        source_language=languages[0] or config.source_language,
+        target_language=languages[1] or config.target_language,
+        languages=known,
+        max_input_length=limit,
+    )
+
+
+def _served(functions: Mapping[str, Callable], owner: Any, **about: Any) -> ServedModel:
+    """Describe functions, and run each once: its first call is slow."""
+    signatures = {
+        name: _signature(function, owner) for name, function in functions.items()
+    }
+    for name, signature in signatures.items():
+        signature.run(inputs_for(name, ["a"]))
+    return ServedModel(signatures=signatures, **about)
+
+
+def _signature(function: Callable, owner: Any) -> Signature:
+    inputs = _infos(function.structured_input_signature[1])
+    if not inputs:  # a traced method has its inputs in order
+        inputs = _infos({spec.name: spec for spec in _positional(function)})
+
+    def run(values):
+        tensors = {
+            name: tf.constant(values[name], info.dtype) for name, info in inputs.items()
+        }
+        outputs = function(**tensors)
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    run.owner = owner  # owns the weights, which the function does not keep alive
+    return Signature(inputs, _infos(function.structured_outputs), run)
+
+
+def _positional(function: Callable) -> list[tf.TensorSpec]:
+    specs = tf.nest.flatten(function.structured_input_signature[0])
+    return [spec for spec in specs if isinstance(spec, tf.TensorSpec)]
+
+
+def _infos(specs: Mapping[str, tf.TensorSpec]) -> dict[str, TensorInfo]:
+    return {
+        name: TensorInfo(spec.dtype.name, tuple(spec.shape))
+        for name, spec in specs.items()
+    }

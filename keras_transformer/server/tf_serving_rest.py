@@ -1,0 +1,249 @@
+"""TF Serving's REST API: status, metadata and predictions of the model."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import fastapi
+from starlette.exceptions import HTTPException
+
+from keras_transformer.server.batching_queue import BatchingQueue
+from keras_transformer.server.http_json import (
+    as_lists,
+    check_length,
+    check_num_texts,
+    json_response,
+    read_object,
+    unless_client_leaves,
+)
+from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
+from keras_transformer.server.server_config import ServerConfig
+
+# Characters of a wrong value that an error shows.
+_SHOWN = 60
+_EXAMPLE = {"inputs": {"text": ["A dog runs."]}}
+_PREDICT_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"type": "object", "example": _EXAMPLE}}
+    },
+}
+
+
+class TfServingRest:
+    """The routes below /v1/models.
+
+    Args:
+        model: The model.
+        queue: Runs the model.
+        config: Has the model's name and the limits of requests.
+    """
+
+    def __init__(self, model: ServedModel, queue: BatchingQueue, config: ServerConfig):
+        self._model = model
+        self._queue = queue
+        self._config = config
+
+    def add_routes(self, app: fastapi.FastAPI) -> None:
+        """Add the routes to an app."""
+        for model in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+            # The longer paths first: {name} would match their last part too.
+            app.add_api_route(
+                f"{model}:predict",
+                self.predict,
+                methods=["POST"],
+                openapi_extra={"requestBody": _PREDICT_BODY},
+            )
+            app.add_api_route(f"{model}/metadata", self.metadata)
+            app.add_api_route(model, self.status)
+
+    async def status(self, request: fastapi.Request) -> fastapi.Response:
+        """Return the state of the model, which is loaded before the server listens."""
+        self._check_model(request)
+        status = {
+            "version": str(self._model.version),
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+        return json_response({"model_version_status": [status]})
+
+    async def metadata(self, request: fastapi.Request) -> fastapi.Response:
+        """Return the signatures of the model."""
+        self._check_model(request)
+        version = str(self._model.version)
+        spec = {
+            "name": self._config.model_name,
+            "signature_name": "",
+            "version": version,
+        }
+        signatures = {
+            name: {
+                "inputs": _described(signature.inputs),
+                "outputs": _described(signature.outputs),
+                "method_name": "tensorflow/serving/predict",
+                "defaults": {},
+            }
+            for name, signature in self._model.signatures.items()
+        }
+        metadata = {"signature_def": {"signature_def": signatures}}
+        return json_response({"model_spec": spec, "metadata": metadata})
+
+    async def predict(self, request: fastapi.Request) -> fastapi.Response:
+        """Run a signature, on rows ("instances") or on columns ("inputs")."""
+        self._check_model(request)
+        body = await read_object(request)
+        name = body.get("signature_name") or "serving_default"
+        if not isinstance(name, str) or name not in self._model.signatures:
+            known = ", ".join(self._model.signatures)
+            raise HTTPException(
+                400, f"Serving signature {_shown(name)} not found; there are {known}"
+            )
+        signature = self._model.signatures[name]
+        if ("inputs" in body) == ("instances" in body):
+            raise HTTPException(400, 'Give one of "inputs" and "instances"')
+        if "inputs" in body:
+            columns = self._columns(signature, body["inputs"])
+            outputs = await self._ask(request, name, columns)
+            return json_response({"outputs": _unnamed(outputs)})
+        columns = self._columns_of_rows(signature, body["instances"])
+        outputs = await self._ask(request, name, columns)
+        rows = [
+            _unnamed(dict(zip(outputs, row, strict=True)))
+            for row in zip(*outputs.values(), strict=True)
+        ]
+        return json_response({"predictions": rows})
+
+    async def _ask(self, request, name, columns: Mapping[str, list]) -> dict[str, list]:
+        """Return the outputs as nested lists."""
+        rows = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
+        if not rows:
+            return {output: [] for output in self._model.signatures[name].outputs}
+        outputs = await unless_client_leaves(request, self._queue.ask(name, rows))
+        return {output: as_lists(value) for output, value in outputs.items()}
+
+    def _check_model(self, request: fastapi.Request) -> None:
+        name = request.path_params["name"]
+        version = request.path_params.get("version")
+        if name != self._config.model_name:
+            asked = f"Specific({name}, {version})" if version else f"Latest({name})"
+        elif version not in (None, str(self._model.version)):
+            asked = f"Specific({name}, {version})"
+        else:
+            return
+        raise HTTPException(404, f"Servable not found for request: {asked}")
+
+    def _columns_of_rows(self, signature: Signature, rows: Any) -> dict[str, list]:
+        if not isinstance(rows, list):
+            raise HTTPException(400, '"instances" must be a list')
+        if len(signature.inputs) == 1:
+            (name,) = signature.inputs
+            rows = [row if _has_names(row) else {name: row} for row in rows]
+        for row in rows:
+            if not isinstance(row, dict) or row.keys() != signature.inputs.keys():
+                expected = ", ".join(signature.inputs)
+                raise HTTPException(
+                    400,
+                    f'Each item of "instances" must be an object with {expected}. '
+                    f"Received: {_shown(row)}",
+                )
+        columns = {name: [row[name] for row in rows] for name in signature.inputs}
+        return self._columns(signature, columns)
+
+    def _columns(self, signature: Signature, columns: Any) -> dict[str, list]:
+        """Check the inputs and return them with strings as bytes."""
+        if len(signature.inputs) == 1 and isinstance(columns, list):
+            columns = {next(iter(signature.inputs)): columns}
+        if not isinstance(columns, dict) or columns.keys() != signature.inputs.keys():
+            received = list(columns) if isinstance(columns, dict) else columns
+            expected = ", ".join(signature.inputs)
+            raise HTTPException(
+                400, f"The inputs must be {expected}. Received: {_shown(received)}"
+            )
+        for name, values in columns.items():
+            if not isinstance(values, list):
+                raise HTTPException(
+                    400,
+                    f"Input {name} must be a list with one item per text. Received: "
+                    f"{_shown(values)}",
+                )
+        sizes = {len(values) for values in columns.values()}
+        if len(sizes) > 1:
+            raise HTTPException(400, "All inputs must have the same number of items")
+        check_num_texts(sizes.pop(), self._config)
+        return {
+            name: [self._value(name, info, item) for item in columns[name]]
+            for name, info in signature.inputs.items()
+        }
+
+    def _value(self, name: str, info: TensorInfo, item: Any) -> Any:
+        """Return an item of an input as what the model takes."""
+        if info.dtype == "string":
+            if isinstance(item, str):
+                check_length(item, self._config)
+                # The model reads invalid UTF-8, as of lone surrogates, as U+FFFD.
+                return item.encode("utf-8", "surrogatepass")
+            if isinstance(item, dict) and item.keys() == {"b64"}:
+                content = _decode(item["b64"])
+                if content is not None:
+                    check_length(content, self._config)
+                    return content
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            if info.dtype.startswith("float"):
+                if not math.isfinite(item) or abs(item) < 3e38:
+                    return float(item)
+            elif isinstance(item, int) and -(2**31) <= item < 2**31:
+                return item
+        raise HTTPException(
+            400,
+            f"Each item of input {name} must be of type {info.dtype}. Received: "
+            f"{_shown(item)}",
+        )
+
+
+def _has_names(row: Any) -> bool:
+    """Return whether a row is an object, other than a string in Base64."""
+    return isinstance(row, dict) and row.keys() != {"b64"}
+
+
+def _decode(text: Any) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        return None
+
+
+def _unnamed(outputs: Mapping[str, Any]) -> Any:
+    """Return a single output without its name, as TF Serving does."""
+    return next(iter(outputs.values())) if len(outputs) == 1 else dict(outputs)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _described(infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    """Return types as TF Serving's JSON has them."""
+    return {
+        name: {
+            "dtype": {"float32": "DT_FLOAT"}.get(
+                info.dtype, f"DT_{info.dtype.upper()}"
+            ),
+            "tensor_shape": {
+                "dim": [
+                    {"size": str(-1 if size is None else size), "name": ""}
+                    for size in info.shape
+                ],
+                "unknown_rank": False,
+            },
+            "name": f"{name}:0",
+        }
+        for name, info in infos.items()
+    }

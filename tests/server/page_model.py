@@ -1,0 +1,93 @@
+"""A model whose translations show in the page where each word came from."""
+
+import numpy as np
+
+from keras_transformer.server.served_model import ServedModel, Signature
+from tests.server.fake_model import NUMBER, TEXT
+
+
+def make_page_model(*leave_out):
+    """Return a model that writes words in capitals, from last to first.
+
+    Args:
+        *leave_out: Names of signatures that it does not have.
+    """
+    inputs = {"text": TEXT}
+    with_prefix = {"text": TEXT, "prefix": TEXT}
+    signatures = {
+        "serving_default": Signature(inputs, {"translation": TEXT}, _translate),
+        "align": Signature(inputs, {"translation": TEXT, "attention": NUMBER}, _align),
+        "nbest": Signature(inputs, {"translations": TEXT, "scores": NUMBER}, _nbest),
+        "prefix": Signature(
+            with_prefix, {"translation": TEXT, "score": NUMBER}, _prefix
+        ),
+    }
+    kept = {name: signatures[name] for name in signatures if name not in leave_out}
+    return ServedModel(1, kept, "en", "de")
+
+
+def _words(text):
+    return text.decode().upper().split()[::-1]
+
+
+def _translate(inputs):
+    texts = [" ".join(_words(text)).encode() for text in inputs["text"]]
+    scores = np.zeros(len(texts), np.float32)
+    cut = np.array([b"cut" in text for text in inputs["text"]])
+    return {
+        "translation": np.array(texts, object),
+        "score": scores,
+        "truncated": cut,
+    }
+
+
+def _pieces(words):
+    """Split each word in two pieces after its first letter."""
+    found = []
+    for word in words:
+        found += [f"▁{word[:1]}".encode(), word[1:].encode() or b"-"]
+    return [*found, b"</s>"]
+
+
+def _align(inputs):
+    """Each target piece takes 0.75 from its own word and 0.25 from the first."""
+    rows = []
+    width = 2 * max(len(text.split()) for text in inputs["text"]) + 1
+    attention = np.zeros([len(inputs["text"]), width, width], np.float32)
+    for row, text in enumerate(inputs["text"]):
+        words = text.decode().split()
+        for index in range(len(words)):
+            for target in (2 * index, 2 * index + 1):
+                attention[row, target, 2 * (len(words) - 1 - index)] += 0.75
+                attention[row, target, 1] += 0.25
+        rows.append((_pieces(words), _pieces(words[::-1])))
+    padded = [
+        [side + [b""] * (width - len(side)) for side in column]
+        for column in zip(*rows, strict=True)
+    ]
+    return {
+        "translation": _translate(inputs)["translation"],
+        "source_pieces": np.array(padded[0], object),
+        "target_pieces": np.array(padded[1], object),
+        "attention": attention,
+    }
+
+
+def _nbest(inputs):
+    best = _translate(inputs)["translation"]
+    rows = [[text, text.lower(), b""] for text in best]
+    return {
+        "translations": np.array(rows, object),
+        "scores": np.zeros([len(best), 3], np.float32),
+    }
+
+
+def _prefix(inputs):
+    texts = [
+        prefix + b" " + text.upper()
+        for prefix, text in zip(inputs["prefix"], inputs["text"], strict=True)
+    ]
+    return {
+        "translation": np.array(texts, object),
+        "score": np.zeros(len(texts), np.float32),
+    }

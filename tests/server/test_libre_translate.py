@@ -1,0 +1,214 @@
+"""LibreTranslate's API as our server speaks it, and a client made for it."""
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from starlette import testclient
+
+from keras_transformer.server import server
+from keras_transformer.server.server_config import ServerConfig
+from tests.server.fake_model import FakeModel
+from tests.server.running import running
+
+ASK = {"source": "en", "target": "de"}
+CONFIG = ServerConfig(max_texts=5, max_characters=13)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with testclient.TestClient(server.make_app(FakeModel().served(), CONFIG)) as client:
+        yield client
+
+
+def translate(client, **fields):
+    return client.post("/translate", json={**ASK, **fields}).json()
+
+
+def test_a_text_and_a_list_of_texts(client):
+    assert translate(client, q="abc") == {"translatedText": "cba"}
+    assert translate(client, q=["abc", "de"]) == {"translatedText": ["cba", "ed"]}
+    assert translate(client, q="abc", format="text", api_key="") == {
+        "translatedText": "cba"
+    }
+
+
+@pytest.mark.parametrize("kind", ["data", "files", "params"])
+def test_forms_are_read_as_json_is(client, kind):
+    """Urlencoded, multipart, and in the address."""
+    fields = {**ASK, "q": "äb", "alternatives": "1"}
+    if kind == "files":
+        fields = {name: (None, value) for name, value in fields.items()}
+    answer = client.post("/translate", **{kind: fields}).json()
+    # The fake model changes ASCII letters only.
+    assert answer == {"translatedText": "bä", "alternatives": ["Bä"]}
+
+
+def test_sentences_are_translated_one_by_one(client):
+    """Also those of one line; what is between them stays."""
+    answer = translate(client, q="  It ran.  We sat!\n- ok\t7\n", alternatives=1)
+    assert answer == {
+        "translatedText": "  .nar tI  !tas eW\n- ko\t7\n",
+        "alternatives": ["  .NAR TI  !TAS EW\n- KO\t7\n"],
+    }
+
+
+def test_the_text_of_a_page_is_translated(client):
+    page = "<p class='a'>It ran. <b>Ok</b>&nbsp;\n<code>It</code><!-- It --><p>A &lt; Z"
+    answer = translate(client, q=[page], format="html", alternatives=1)
+    best = "<p class='a'>.nar tI <b>kO</b>&nbsp;\n<code>It</code><!-- It --><p>Z &lt; A"
+    assert answer["translatedText"] == [best]
+    assert answer["alternatives"][0][0].startswith("<p class='a'>.NAR TI <b>KO</b>&")
+
+
+@pytest.mark.parametrize(("alternatives", "known"), [(0, None), (0, 8), (3, 8)])
+def test_nothing_is_cut(alternatives, known):
+    """The model reads 8 letters; `nbest`, which does not say so, gets fewer."""
+    model = FakeModel(limit=8)
+    config = ServerConfig()
+    app = server.make_app(model.served(max_input_length=known), config)
+    given = f"{', '.join(['abc def'] * 30)}. Abcdefghijk!\nab"
+    with testclient.TestClient(app) as client:
+        answer = translate(client, q=given, alternatives=alternatives)
+    for sign in ",.!":
+        given = given.replace(sign, "")
+        answer["translatedText"] = answer["translatedText"].replace(sign, "")
+    *_, last, short = given.split()
+    found = answer["translatedText"].split()
+    assert sorted(found[:60]) == ["cba"] * 30 + ["fed"] * 30
+    assert found[60:] == ["fedcbAkjihg", "ba"]
+    assert len(answer.get("alternatives", "a")) == 1
+
+
+def test_half_of_a_surrogate_pair_is_no_text(client):
+    body = b'{"q": "a\\ud83d", "source": "en", "target": "de"}'
+    headers = {"Content-Type": "application/json"}
+    response = client.post("/translate", content=body, headers=headers)
+    assert response.json()["translatedText"].endswith("a")
+
+
+def test_lines_are_translated_one_by_one(client):
+    """Lines without words stay as they are."""
+    answer = translate(client, q="ab\r\n\n  \ncd", alternatives=3)
+    assert answer == {
+        "translatedText": "ba\r\n\n  \ndc",
+        "alternatives": ["BA\r\n\n  \nDC"],
+    }
+    assert translate(client, q=" ") == {"translatedText": " "}
+
+
+def test_alternatives_are_bounded_and_differ(client):
+    assert translate(client, q=["ab", "1"], alternatives=9) == {
+        "translatedText": ["ba", "1"],
+        "alternatives": [["BA"], []],
+    }
+    assert "alternatives" not in translate(client, q="ab", alternatives=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "Invalid request: missing q parameter"),
+        ({"q": "a", "source": ""}, "Invalid request: missing source parameter"),
+        ({"q": "a", "target": None}, "Invalid request: missing target parameter"),
+        ({"q": 7}, "Invalid request: q must be a string or a list of strings"),
+        ({"q": ["a", ["b"]]}, "q must be a string or a list of strings"),
+        ({"q": "a", "alternatives": "x"}, "alternatives parameter is not a number"),
+        ({"q": "a", "alternatives": [1]}, "alternatives parameter is not a number"),
+        (
+            {"q": "a", "format": "pdf"},
+            "pdf format is not supported, only text and html",
+        ),
+        ({"q": "a", "format": ["html"]}, "format is not supported, only text and"),
+        ({"q": "a", "source": "auto"}, "auto is not supported; see /languages"),
+        ({"q": "a", "target": ["de"]}, "['de'] is not supported; see /languages"),
+        (
+            {"q": "a", "source": "de", "target": "en"},
+            "en is not available as a target language from de",
+        ),
+    ],
+)
+def test_a_wrong_request_is_refused(client, fields, message):
+    response = client.post("/translate", json={**ASK, **fields})
+    assert response.status_code == 400
+    assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("q", "message"),
+    [
+        (["a"] * 6, "A request may have 5 texts. Received: 6"),
+        ("a\n" * 6, "A request may have 5 texts. Received: 6"),
+        ("a" * 14, "A text may have 13 characters. Received: 14"),
+    ],
+)
+def test_requests_beyond_the_limits_are_refused(client, q, message):
+    response = client.post("/translate", json={**ASK, "q": q})
+    assert response.status_code == 413
+    assert message in response.json()["error"]
+
+
+def test_json_that_is_no_object_is_refused(client):
+    response = client.post("/translate", json=["a"])
+    assert (response.status_code, response.json()) == (
+        400,
+        {"error": "The body must be a JSON object"},
+    )
+
+
+def test_languages_are_not_detected(client):
+    response = client.post("/detect", data={"q": "a"})
+    assert response.status_code == 501
+    assert response.json() == {"error": "This server does not detect languages"}
+
+
+def test_what_pages_ask(client):
+    assert client.get("/health").json() == {"status": "ok"}
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 13
+    assert settings["language"]["target"] == {"code": "de", "name": "de"}
+    assert settings["keyRequired"] is False
+    spec = client.get("/spec").json()
+    assert "requestBody" in spec["paths"]["/translate"]["post"]
+    assert "/v1/models/{name}:predict" in spec["paths"]
+
+
+def test_a_multilingual_model_translates_between_all_its_languages():
+    model = FakeModel().served(languages=("de", "en", "tlh"))
+    with testclient.TestClient(server.make_app(model, CONFIG)) as client:
+        assert client.get("/languages").json()[0] == {
+            "code": "de",
+            "name": "de",
+            "targets": ["en", "tlh"],
+        }
+        assert translate(client, q="ab", source="tlh") == {
+            "translatedText": "tlh>de ba"
+        }
+        # The signature gives no alternatives.
+        assert translate(client, q="ab", alternatives=2) == {
+            "translatedText": "en>de ba",
+            "alternatives": [],
+        }
+
+
+def test_a_source_language_that_a_model_is_not_told_is_known():
+    """It translates English into two languages."""
+    model = FakeModel().served(languages=("de", "tlh"))
+    with testclient.TestClient(server.make_app(model, CONFIG)) as client:
+        assert client.get("/languages").json() == [
+            {"code": "de", "name": "de", "targets": ["tlh"]},
+            {"code": "en", "name": "en", "targets": ["de", "tlh"]},
+            {"code": "tlh", "name": "tlh", "targets": ["de"]},
+        ]
+        answer = translate(client, q="ab", target="tlh")
+        assert answer == {"translatedText": "en>tlh ba"}
+        refused = translate(client, q="ab", source="de", target="en")
+        assert refused["error"].startswith("en is not available as a target language")
+
+
+def test_the_client_of_libretranslate_works_unchanged():
+    with running(server.make_app(FakeModel().served(), CONFIG)) as address:
+        api = LibreTranslateAPI(f"http://{address}")
+        assert api.translate("A & ü?", "en", "de") == "?ü & A"
+        assert api.languages() == [
+            {"code": "de", "name": "de", "targets": []},
+            {"code": "en", "name": "en", "targets": ["de"]},
+        ]
