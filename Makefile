@@ -2,6 +2,7 @@
 #
 #   make quickstart   the whole path on the built-in corpus: prepare, train, average,
 #                     evaluate, export, and translate with the export alone
+#   make demo         serve what quickstart trained, with a page to try it
 #   make multi30k     the same on Multi30k, one to two hours: make multi30k TEXT=FOLDER
 #   make test         what continuous integration runs, with `make lint testlong`
 
@@ -27,7 +28,7 @@ TEXT ?= ../shared/data/multi30k
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart multi30k test testlong lint format docs clean
+.PHONY: help install quickstart demo benchmark multi30k test testlong lint format docs clean
 
 help:
 	@sed -n "s/^\([a-z0-9]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
@@ -62,6 +63,19 @@ quickstart: $(VENV)/.installed ## install the runtime, then the whole path on th
 	@echo "Five held-out sentences, translated by the export in a process of its own:"
 	$(BIN)/python -I export/run_saved_model.py --saved_model=$(QUICKSTART)/export/1 \
 	    --input=$(QUICKSTART)/data/test.source --sample=5
+
+demo: $(VENV)/.installed ## serve the model of `make quickstart` and its page on this machine
+	@test -e $(QUICKSTART)/model/config.json || \
+	    { echo "No $(QUICKSTART)/model: run make quickstart first (6 minutes)."; exit 1; }
+	@$(PIP_INSTALL) -e ".[server]"
+	$(BIN)/python export/serve.py --model_dir=$(QUICKSTART)/model
+
+benchmark: install ## measure this machine with the model of `make quickstart`
+	@test -e $(QUICKSTART)/model/config.json || \
+	    { echo "No $(QUICKSTART)/model: run make quickstart first (6 minutes)."; exit 1; }
+	$(BIN)/python benchmarks/this_machine.py --output_dir=runs/benchmark \
+	    --model_dir=$(QUICKSTART)/model --input=$(QUICKSTART)/data/test.source
+	cat runs/benchmark/table.md
 
 multi30k: $(VENV)/.installed ## train and evaluate the tiny preset on TEXT; run it again to resume
 	test -e $(MULTI30K)/data/metadata.json || \

@@ -10,6 +10,10 @@ import pytest
 
 from benchmarks import start_parts
 from benchmarks.lib import program_starts
+from keras_transformer import presets
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
+from tests.small_models import LINES, make_translator
 
 pytestmark = pytest.mark.long
 
@@ -179,6 +183,35 @@ def test_a_search_that_cannot_be_timed_is_rejected(repository, arguments, messag
     ended = run(repository, "decode.py", *arguments)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith(f"decode.py: {message}")
+
+
+def test_a_file_is_timed_beside_ctranslate2(repository, tmp_path):
+    place = ModelDir(tmp_path / "model")
+    translator = make_translator()
+    model, tokenizer = translator.model, translator.tokenizer
+    parts = presets.get("tiny").training, translator.decoding, "en", "de"
+    config = RunConfig("tiny", model.config, *parts, tokenizer.fingerprint)
+    place.write(model, tokenizer, config)
+    (tmp_path / "text").write_text("\n".join(LINES) + "\n")
+    ended = subprocess.run(
+        [
+            *(sys.executable, repository / "benchmarks" / "translate_file.py"),
+            *(f"--model_dir={place.path}", f"--input={tmp_path / 'text'}"),
+            *("--lines=200", "--rounds=1", "--programs=saved_model,ctranslate2_int8_1"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    *runs, own, peer, result = map(json.loads, ended.stdout.splitlines())
+    assert [[*run][2] for run in runs] == ["few", "all"] * 2
+    assert (own["program"], peer["program"]) == ("saved_model", "ctranslate2_int8_1")
+    assert 0 < own["start_s"] < own["median_file_s"]
+    assert result["lines"] == 200
+    ratio = own["median_lines_per_s"] / peer["median_lines_per_s"]
+    assert result["times_ctranslate2_int8"] == pytest.approx(ratio, rel=0.01)
+    assert "times_ctranslate2_float32" not in result
 
 
 def run_start_parts(repository, *arguments):
