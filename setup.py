@@ -33,15 +33,32 @@ INSTALL_REQUIRES = [
     "tqdm>=4.66,<5",
 ]
 
+# Sentences of texts and pages.
+DOCUMENTS = ["justhtml>=3.16,<4", "sentencex>=1.0.32,<2"]
 SERVING = ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2", "requests>=2.32,<3"]
+# The server of one machine.
+SERVER = [
+    *DOCUMENTS,
+    "fastapi>=0.165,<1",
+    "prometheus_client>=0.26,<1",
+    "python-multipart>=0.0.34,<1",
+    "uvicorn>=0.54,<1",
+]
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 # With Dask, for a cluster of one's own.
 BEAM = ["apache-beam[dask]>=2.77,<3"]
+# Cleaning of corpora. OpusFilter 3.3 needs the older interface of py3langid.
+FILTER = ["opusfilter>=3.3,<4", "eflomal>=2,<3", "py3langid<0.4"]
 TEST = [
     *SERVING,
+    *SERVER,
     *CTRANSLATE2,
     *BEAM,
+    # Starlette's test client needs it.
+    "httpx2>=2.16,<3",
     "hypothesis>=6.100,<7",
+    # A client of LibreTranslate.
+    "libretranslatepy>=2.1,<3",
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
     "pytest-xdist>=3.6,<4",
@@ -59,9 +76,12 @@ EXTRAS_REQUIRE = {
     "test": TEST,
     # TensorFlow with the CUDA libraries of NVIDIA's own packages.
     "gpu": [TENSORFLOW.replace("tensorflow", "tensorflow[and-cuda]")],
+    "documents": DOCUMENTS,
     "serving": SERVING,
+    "server": SERVER,
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
+    "filter": FILTER,
     "docs": DOCS,
     "dev": [
         *TEST,
@@ -80,12 +100,15 @@ PROGRAMS = {
     "kt-average-checkpoints": "bin.average_checkpoints",
     "kt-evaluate": "bin.evaluate",
     "kt-translate": "bin.translate",
+    "kt-back-translate": "bin.back_translate",
+    "kt-extend-vocabulary": "bin.extend_vocabulary",
     "kt-parse": "bin.parse",
     "kt-training-cost": "bin.training_cost",
     "kt-reproduce": "bin.reproduce",
     "kt-visualize-attention": "bin.visualize_attention",
     "kt-launch-local-workers": "bin.launch_local_workers",
     "kt-export": "export.export_saved_model",
+    "kt-serve": "export.serve",
     "kt-client": "export.client",
     "kt-convert-ctranslate2": "export.convert_ctranslate2",
     "kt-convert-huggingface": "export.convert_huggingface",
@@ -146,7 +169,7 @@ setuptools.setup(
         "keras_transformer.export": "export",
     },
     package_data={
-        "keras_transformer": ["py.typed", "visualization/*.html"],
+        "keras_transformer": ["py.typed", "visualization/*.html", "server/page/*"],
         "keras_transformer.export": ["serving/*"],
     },
     install_requires=INSTALL_REQUIRES,

@@ -5,6 +5,7 @@ import gc
 import importlib.util
 import os
 import pathlib
+import shutil
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -81,6 +82,44 @@ def two_replicas() -> tf.distribute.Strategy:
 
 
 @pytest.fixture(scope="session")
+def chromium():
+    """Headless Chromium; skips if it is not installed."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("no chromium and chromedriver on the PATH")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--window-size=1000,800",
+    ):
+        options.add_argument(argument)
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
+    opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Headless Chromium without a page and with empty logs."""
+    chromium.get("about:blank")
+    for kind in ("browser", "performance"):
+        chromium.get_log(kind)
+    return chromium
+
+
+@pytest.fixture(scope="session")
 def small_export(tmp_path_factory) -> pathlib.Path:
     """A small model exported with everything an export can have: it takes a while."""
     from keras_transformer.serving import saved_model
@@ -130,7 +169,13 @@ def program_of(repository):
                     return program.main()
             finally:
                 # Its flags are gone, and bin/train.py has others of these names.
-                for name in ("language_flags", "model_flags", "search_flags"):
+                for name in (
+                    "language_flags",
+                    "model_flags",
+                    "resumable_output",
+                    "sampling_flags",
+                    "search_flags",
+                ):
                     if sys.modules.pop(f"keras_transformer.cli.{name}", None):
                         delattr(keras_transformer.cli, name)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
 import pathlib
 import re
 import subprocess
@@ -306,11 +307,14 @@ def public_names(module: str) -> list[str]:
     path = ROOT / module.replace(".", "/")
     if not path.is_dir():
         return defined_names(module)
+    loaded_at_use = getattr(importlib.import_module(module), "_MODULE_OF", {})
+    if loaded_at_use:
+        return [f"{module}.{place}.{name}" for name, place in loaded_at_use.items()]
     tree = ast.parse((path / "__init__.py").read_text(encoding="utf-8"))
     offered = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(module)
         for alias in node.names
     }
     if offered:

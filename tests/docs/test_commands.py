@@ -7,6 +7,7 @@ them small; a later flag wins over an earlier one.
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ from tests.docs import commands
 # Commands that no test runs, as regular expressions, and why.
 NOT_RUN = {
     r"^make (quickstart|install)\b": "downloads packages",
+    r"^make demo$": "serves until Ctrl-C; tests/server/test_page.py has its page",
     r"^make (lint|test|testlong|docs|format)\b": "is what continuous integration runs",
     r"^\. \.venv/bin/activate$": "the tests run in an environment already",
     r"^python3\.11 -m venv |^pip install ": "downloads packages",
@@ -29,11 +31,15 @@ NOT_RUN = {
     "WMT14, hours on GPUs",
     r"^dask |--runner=DaskRunner": "several machines; on one in testlong "
     "(tests/serving/test_bulk_translation.py)",
-    r"^python benchmarks/(train_step|decode|mixed_lengths|scaling|startup)\.py ": (
+    r"^python benchmarks/(train_step|decode|mixed_lengths|scaling|startup|"
+    r"translate_file|this_machine)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
+    r"^opusfilter |data/clean": "needs OpusFilter; "
+    "tests/benchmarks/test_noisy_corpus.py",
     r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
     "model; small in tests/pretrained/test_importing.py",
+    r"^python export/serve\.py --model_dir=": "another server beside that of the tests",
     r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
 }
 TINY = ["--num_layers=1", "--d_model=16", "--d_ff=16", "--num_heads=2"]
@@ -53,6 +59,7 @@ SMALL = {
 FEWER = [
     (r"--vocab_size=\d+", "--vocab_size=400"),
     (r"--synthetic_pairs=\d+", "--synthetic_pairs=3000"),
+    (r"--pairs=\d+", "--pairs=3000"),
 ]
 
 
@@ -250,10 +257,12 @@ def test_the_commands_of_the_readme_run(repository, tmp_path):
 
 PAGES = [
     "docs/how_to/fine_tuning.md",
+    "docs/how_to/several_corpora.md",
     "docs/how_to/published_models.md",
     "docs/how_to/long_runs.md",
     "docs/how_to/several_machines.md",
     "docs/how_to/serving.md",
+    "docs/how_to/documents.md",
     "docs/how_to/bulk_translation.md",
     "docs/how_to/parsing.md",
     "docs/how_to/table3.md",
@@ -262,10 +271,13 @@ PAGES = [
 ]
 
 
+LOCAL_SERVER = "docs/how_to/local_server.md"
+
+
 def test_no_page_is_forgotten(repository):
     """Pages of which nothing runs have only commands that are left out."""
     for page in commands.pages(repository):
-        if page not in (*PAGES, "README.md", "docs/tutorial.md"):
+        if page not in (*PAGES, LOCAL_SERVER, "README.md", "docs/tutorial.md"):
             for command in commands.commands(repository, page):
                 assert reason_not_to_run(command), command
 
@@ -276,6 +288,38 @@ def test_the_commands_of_a_page_run(repository, worked, page):
     folder, _, addresses = worked
     prepare(folder, page)
     folder.run_page(repository, page, served_locally(addresses))
+
+
+@pytest.mark.long
+def test_the_commands_of_the_local_server_run(repository, worked):
+    """With the server that the page starts, on another port."""
+    folder, _, _ = worked
+    served = "python export/serve.py --saved_model=exports/my/1"
+    assert any(
+        command.text == served
+        for command in commands.commands(repository, LOCAL_SERVER)
+    )
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {served} --port=0"],
+        cwd=folder.path,
+        env=folder.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            address = server.stdout.readline().split()[-1].removeprefix("http://")
+            replace = [
+                (f"^{served}$", "true"),  # it runs already
+                ("localhost:8501", address),
+                ("^curl ", "curl -sS --fail "),
+            ]
+            printed = "".join(folder.run_page(repository, LOCAL_SERVER, replace))
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+    for part in ("translatedText", "outputs", "AVAILABLE", "batch_size_bucket"):
+        assert part in printed
+    assert len(lines_of(folder.path / "translated.de")) == 200
 
 
 @pytest.mark.long
@@ -296,7 +340,24 @@ def prepare(folder, page):
         for language in ("en", "de"):
             for new, old in (("new", "train"), ("dev", "valid")):
                 text = "".join(lines_of(path / f"{old}.{language}")[:50])
+                text += "snowboards and snowboarders\n" * 3  # for more pieces
                 (path / f"{new}.{language}").write_text(text, encoding="utf-8")
+    elif name == "several_corpora.md":
+        text = (path / "tests").resolve().parent / page
+        blocks = re.findall(r"```yaml\n(.*?)```", text.read_text(), re.DOTALL)
+        for file, block in zip(("corpora", "languages"), blocks, strict=True):
+            (path / f"{file}.yaml").write_text(block, encoding="utf-8")
+        for language in ("en", "de"):
+            with gzip.open(path / f"back.{language}.gz", "wt") as file:
+                file.writelines(lines_of(path / f"test.{language}"))
+        shutil.copy(path / "test.de", path / "news.de")
+        (path / "runs" / "de_en").symlink_to(path / "runs" / "my")
+    elif name == "documents.md":
+        lines = lines_of(path / "test.en")[:5]
+        text = f"{' '.join(line.strip() for line in lines)}\n\n- {lines[0]}"
+        (path / "letter.en").write_text(text, encoding="utf-8")
+        page = f"<title>{lines[1]}</title><p>{lines[2]}<b>{lines[3]}</b></p>"
+        (path / "page.html").write_text(page, encoding="utf-8")
     elif name == "bulk_translation.md":
         (path / "texts").mkdir()
         for number in range(2):
