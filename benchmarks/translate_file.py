@@ -19,7 +19,6 @@ import itertools
 import json
 import os
 import pathlib
-import statistics
 import sys
 import tempfile
 
@@ -28,7 +27,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from benchmarks.lib import measure, timed_process
+from benchmarks.lib import file_rates, measure, timed_process
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
@@ -60,15 +59,17 @@ def main() -> dict:
                 runs.setdefault(program, {}).setdefault(length, []).append(took)
                 seconds = measure.rounded(took.seconds)
                 measure.write_line(round=number, program=program, **{length: seconds})
-    rates = {}
+    rates: dict[str, list[float]] = {}
     for program, taken in runs.items():
-        line, rates[program] = described(taken["few"], taken["all"])
-        measure.write_line(program=program, **line)
+        few, every = taken["few"], taken["all"]
+        rates[program] = file_rates.steady_rates(few, every, _LINES.value - num_few())
+        numbers = file_rates.described(few, every, num_few(), _LINES.value)
+        measure.write_line(program=program, **numbers)
     result = {
         "benchmark": "translate_file",
         "lines": _LINES.value,
         "rounds": _ROUNDS.value,
-        **ratios(rates),
+        **file_rates.ratios(rates, _PRECISIONS),
         **environment,
     }
     measure.write_line(**result)
@@ -140,43 +141,6 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
             f"{', '.join(sorted(unknown))}."
         )
     return {name: found[name] for name in chosen}
-
-
-def described(few, every) -> tuple[dict[str, float], list[float]]:
-    """Return what a program took, and its steady rates in lines a second."""
-    num_more = _LINES.value - num_few()
-    rates = [
-        num_more / max(1e-3, long.seconds - short.seconds)
-        for short, long in zip(few, every, strict=True)
-    ]
-    starts = [
-        short.seconds - num_few() / rate for short, rate in zip(few, rates, strict=True)
-    ]
-    cores = os.cpu_count() or 1
-    busy = [
-        (long.cpu_seconds - short.cpu_seconds)
-        / (cores * max(1e-3, long.seconds - short.seconds))
-        for short, long in zip(few, every, strict=True)
-    ]
-    return {
-        **measure.spread("file_s", [long.seconds for long in every]),
-        **measure.spread("lines_per_s", rates),
-        "start_s": measure.rounded(statistics.median(starts), 3),
-        "cores_busy": measure.rounded(statistics.median(busy), 3),
-        "peak_megabytes": round(max(long.peak_bytes for long in every) / 1e6),
-    }, rates
-
-
-def ratios(rates: dict[str, list[float]]) -> dict[str, float]:
-    """Return the export's steady rate by that of CTranslate2's faster setting."""
-    found = {}
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    for precision in _PRECISIONS:
-        peers = [medians[name] for name in medians if f"_{precision}_" in name]
-        if peers and "saved_model" in medians:
-            ratio = medians["saved_model"] / max(peers)
-            found[f"times_ctranslate2_{precision}"] = measure.rounded(ratio, 3)
-    return found
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def test_a_file_is_timed_beside_ctranslate2(repository, tmp_path):
     *runs, own, peer, result = map(json.loads, ended.stdout.splitlines())
     assert [[*run][2] for run in runs] == ["few", "all"] * 2
     assert (own["program"], peer["program"]) == ("saved_model", "ctranslate2_int8_1")
-    assert 0 < own["start_s"] < own["median_file_s"]
+    assert own.keys() == peer.keys() >= {"median_file_s", "start_s", "cores_busy"}
     assert result["lines"] == 200
     ratio = own["median_lines_per_s"] / peer["median_lines_per_s"]
     assert result["times_ctranslate2_int8"] == pytest.approx(ratio, rel=0.01)
