@@ -100,10 +100,16 @@ _KEEP_TAGS = flags.DEFINE_bool(
     "With --task=parsing: write each word as its part-of-speech tag, not as XX.",
 )
 _SOURCE_LANGUAGE = flags.DEFINE_string(
-    "source_language", "en", "Language code of the source."
+    "source_language",
+    None,
+    "Language code of the source; default: en, or that of a multilingual model in "
+    "--tokenizer_from.",
 )
 _TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language", "de", "Language code of the target."
+    "target_language",
+    None,
+    "Language code of the target; default: de, or that of a multilingual model in "
+    "--tokenizer_from.",
 )
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "The folder to make.")
 _TOKENIZER = flags.DEFINE_enum(
@@ -190,21 +196,24 @@ def main() -> dict:
         raise ValueError("--data_dir is needed: the folder to make.")
     _check_flags_of_task()
     filters = _chosen_filters()
-    given = None
     if _TASK.value == "parsing":
         programs.check_given(_TREES["train"], _TREES["valid"])
     else:
         _check_one_source()
         _check_subwords()
-        given = _read_corpora(filters)
-    _check_tokenizer_model()
+    tokenizer = _given_tokenizer()
+    languages = _languages(tokenizer)
+    given = _read_corpora(filters, languages)
     startup.import_tensorflow()
     from keras_transformer import data
 
-    given, make_tokenizer = _tokenizer_maker(given)
+    if tokenizer is None:
+        make_tokenizer = _tokenizer_maker(given)
+    else:
+        given, make_tokenizer = _for_languages(tokenizer, given, languages)
     options = {"seed": _SEED.value, "overwrite": _OVERWRITE.value, **filters}
     if _TASK.value == "parsing":
-        prepared = _prepare_trees(make_tokenizer, options)
+        prepared = _prepare_trees(make_tokenizer, languages[0], options)
     elif given:
         options |= field_flags.values(_SUBWORDS)
         prepared = data.prepare_corpora(
@@ -217,7 +226,7 @@ def main() -> dict:
     else:
         options |= field_flags.values(_SUBWORDS)
         prepared = data.prepare(
-            _open_source(), _DATA_DIR.value, make_tokenizer, **options
+            _open_source(languages), _DATA_DIR.value, make_tokenizer, **options
         )
     print(data.report(prepared))
     return prepared.to_json()
@@ -235,13 +244,13 @@ def _chosen_filters() -> dict:
     return chosen
 
 
-def _read_corpora(filters: dict) -> corpora.Corpora | None:
+def _read_corpora(filters: dict, languages: tuple[str, str]) -> corpora.Corpora | None:
     if _CORPORA.value is None:
         return None
     given = corpora.read(
         _CORPORA.value,
-        source_language=_SOURCE_LANGUAGE.value,
-        target_language=_TARGET_LANGUAGE.value,
+        source_language=languages[0],
+        target_language=languages[1],
         filters=PairFilters(**filters),
     )
     if given.symbols and _TOKENIZER.value == "wordpiece":
@@ -261,14 +270,14 @@ def _check_flags_of_task() -> None:
                 )
 
 
-def _prepare_trees(make_tokenizer, options):
+def _prepare_trees(make_tokenizer, language, options):
     from keras_transformer.parsing import preparation
 
     given = {split: flag.value for split, flag in _TREES.items() if flag.value}
     read = preparation.WeightedTrees.from_text
     source = preparation.TreeFiles(
         {split: [read(text) for text in texts] for split, texts in given.items()},
-        language=_SOURCE_LANGUAGE.value,
+        language=language,
         seed=_SEED.value,
         skip_bad=_SKIP_BAD.value,
         substitutions=_SUBSTITUTIONS.value,
@@ -325,10 +334,9 @@ def _check_one_source() -> None:
             )
 
 
-def _open_source():
+def _open_source(languages):
     from keras_transformer import data
 
-    languages = _SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value
     if _DATASET.value:
         return data.open_dataset(_DATASET.value, *languages, _TFDS_DATA_DIR.value)
     given = _given_paths()
@@ -352,36 +360,72 @@ def _check_tokenizer_model() -> None:
         )
 
 
-def _tokenizer_maker(given: corpora.Corpora | None):
-    """Return the corpora, and what makes their vocabulary.
+def _given_tokenizer():
+    """Return the tokenizer that a flag names; None: one is trained."""
+    _check_tokenizer_model()
+    if _TOKENIZER_MODEL.value is None and _TOKENIZER_FROM.value is None:
+        return None
+    startup.import_tensorflow()
+    from keras_transformer import tokenization
 
-    Corpora for a vocabulary with target languages tell them.
-    """
-    from keras_transformer import data, tokenization
-
-    tokenizer = None
     if _TOKENIZER_MODEL.value is not None:
-        tokenizer = tokenization.from_sentencepiece_file(_TOKENIZER_MODEL.value)
-    if _TOKENIZER_FROM.value is not None:
-        folder = pathlib.Path(_TOKENIZER_FROM.value) / "tokenizer"
-        tokenizer = tokenization.load(folder)
+        return tokenization.from_sentencepiece_file(_TOKENIZER_MODEL.value)
+    return tokenization.load(pathlib.Path(_TOKENIZER_FROM.value) / "tokenizer")
+
+
+def _languages(tokenizer) -> tuple[str, str]:
+    """Return the codes of source and target, where a corpus does not name its own."""
+    source, target = "en", "de"
     if tokenizer is not None:
+        codes = {number: code for code, number in tokenizer.languages.items()}
+        source = codes.get(tokenizer.source_prefix_id, source)
+        target = codes.get(tokenizer.target_prefix_id, target)
+    return _SOURCE_LANGUAGE.value or source, _TARGET_LANGUAGE.value or target
+
+
+def _for_languages(
+    tokenizer, given: corpora.Corpora | None, languages: tuple[str, str]
+):
+    """Return the corpora and what gives their tokenizer, fitted to each other.
+
+    A model trained here is told the target language before each source, so its corpora
+    tell it. An imported one has a pair of languages in its tokenizer.
+    """
+    from keras_transformer import data
+
+    if tokenizer.languages and tokenizer.target_prefix_id is None and given:
+        given = given.telling_languages()
+    elif tokenizer.target_prefix_id is not None:
+        pairs = {languages}
         if given:
-            if tokenizer.languages and tokenizer.target_prefix_id is None:
-                given = given.telling_languages()
-            data.check_symbols(given, tokenizer)
-        return given, lambda texts: tokenizer
+            pairs = {
+                (each.source_language, each.target_language) for each in given.corpora
+            }
+        if len(pairs) > 1:
+            raise ValueError(
+                "The model of --tokenizer_from is fine-tuned on one pair of languages "
+                f"at a time. {given.path} has "
+                f"{', '.join(sorted('-'.join(pair) for pair in pairs))}: list one pair."
+            )
+        tokenizer = tokenizer.with_languages(*pairs.pop())
+    if given:
+        data.check_symbols(given, tokenizer)
+    return given, lambda texts: tokenizer
+
+
+def _tokenizer_maker(given: corpora.Corpora | None):
+    """Return what trains the vocabulary of the corpora."""
+    from keras_transformer import tokenization
+
     vocab_size = _VOCAB_SIZE.value or _DEFAULTS[_TASK.value][0]
     if _TOKENIZER.value == "wordpiece":
-        make = functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)
-    else:
-        make = functools.partial(
-            tokenization.train_bpe,
-            vocab_size=vocab_size,
-            split_digits=_SPLIT_DIGITS.value,
-            symbols=given.symbols if given else (),
-        )
-    return given, make
+        return functools.partial(tokenization.train_wordpiece, vocab_size=vocab_size)
+    return functools.partial(
+        tokenization.train_bpe,
+        vocab_size=vocab_size,
+        split_digits=_SPLIT_DIGITS.value,
+        symbols=given.symbols if given else (),
+    )
 
 
 def run() -> None:

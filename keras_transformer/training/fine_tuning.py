@@ -51,7 +51,7 @@ def check_can_start_from(path: str, config: RunConfig) -> None:
     """
     model_dir, _ = _locate(path)
     other = model_dir.read_config()
-    if other.tokenizer_hash != config.tokenizer_hash:
+    if not _has_vocabulary(model_dir, other, config):
         raise ValueError(
             f"The model in {model_dir.path} has another vocabulary than the corpus. To "
             f"fine-tune it, prepare the corpus with --tokenizer_from={model_dir.path}."
@@ -129,6 +129,18 @@ def _locate(path: str) -> tuple[ModelDir, str | None]:
         return model_dir, None
     # model_dir/checkpoints/step-NNNNNNNN
     return ModelDir(pathlib.Path(path).parent.parent), path
+
+
+def _has_vocabulary(model_dir, other: RunConfig, config: RunConfig) -> bool:
+    """Whether a model has a run's vocabulary, perhaps for other languages."""
+    if other.tokenizer_hash == config.tokenizer_hash:
+        return True
+    tokenizer = model_dir.load_tokenizer()
+    languages = config.source_language, config.target_language
+    if not set(languages) <= tokenizer.languages.keys():
+        return False
+    told = tokenizer.with_languages(*languages)
+    return told.fingerprint == config.tokenizer_hash
 
 
 def _weight_fields(model: ModelConfig) -> dict[str, Any]:
