@@ -134,14 +134,16 @@ def test_a_row_does_not_depend_on_the_others(parser):
 def test_white_space_between_words_is_ignored(parser):
     answer = batch_of(parser, ["one two", "  one\t\n two\v"])
     assert answer["tree"][0] == answer["tree"][1]
-    assert answer["score"][0] == answer["score"][1]
+    # The rows of a batch may differ in the last bit.
+    assert answer["score"][0] == pytest.approx(answer["score"][1], rel=1e-6)
 
 
 def test_the_model_reads_brackets_in_the_form_of_the_treebank(parser):
     """So "(" and "-LRB-" are the same input."""
     answer = batch_of(parser, ["a ( b", "a -LRB- b"])
     assert answer["tree"][0] == answer["tree"][1]
-    assert answer["score"][0] == answer["score"][1]
+    # The rows of a batch may differ in the last bit.
+    assert answer["score"][0] == pytest.approx(answer["score"][1], rel=1e-6)
 
 
 def test_sentences_without_words_have_no_tree(parser):
