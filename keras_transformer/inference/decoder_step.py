@@ -54,7 +54,7 @@ class StepWeights(NamedTuple):
     embedding_norm: Norm | None  # of `normalize_embeddings`
     layers: LayerWeights  # stacked
     final_norm: Norm | None  # of pre-norm models
-    output: tf.Tensor  # [vocab_size, d_model], pre-softmax map
+    output: tf.Tensor  # [vocab_size, d_model], pre-softmax map; empty if not read
     output_bias: tf.Tensor | None
     packed_output: PackedKernel | None  # copy of `output`, for few rows
 
@@ -113,7 +113,7 @@ def decode_step(
         new_cache.append(layer_cache)
     if weights.final_norm is not None:
         x = _normalize(config, x, weights.final_norm)
-    logits = _logits(weights, x)
+    logits = _logits(weights, x, config.output_vocab_size)
     return tf.reshape(logits, (-1, beam_size, logits.shape[-1])), new_cache
 
 
@@ -273,14 +273,14 @@ def _attend(
     return packed_kernels.multiply(joined, output)
 
 
-def _logits(weights: StepWeights, x: tf.Tensor) -> tf.Tensor:
+def _logits(weights: StepWeights, x: tf.Tensor, vocab_size: int) -> tf.Tensor:
     """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, vocab_size]`."""
-    vocab_size = weights.output.shape[0]
 
     def by_matrix():
         # As a batch of one: on a CPU TensorFlow's product of plain matrices, one of
         # them transposed, takes 1.5 times as long (128 rows, 37,000 words).
-        return matmul_transpose_b(x[tf.newaxis], weights.output)[0]
+        logits = matmul_transpose_b(x[tf.newaxis], weights.output)[0]
+        return tf.ensure_shape(logits, [None, vocab_size])
 
     if weights.packed_output is None:
         logits = by_matrix()

@@ -118,11 +118,12 @@ class SequenceGenerator(tf.Module):
                 `suppressed_ids`.
             **options: Same as in `beam_search`.
         """
-        step_function = self.step_function()
+        batch = tf.shape(limits)[0]
+        step_function = self.step_function(batch * self.decoding.beam_size)
         if allowed_tokens is None and self.model.config.suppressed_ids:
             allowed_tokens = self._not_suppressed
         if forced_prefix is None:
-            forced_prefix = tf.zeros([tf.shape(limits)[0], 0], tf.int32)
+            forced_prefix = tf.zeros([batch, 0], tf.int32)
 
         def search(source, cache, own, limits):
             extra, prefix = own
@@ -143,7 +144,7 @@ class SequenceGenerator(tf.Module):
             )
 
         empty = no_hypotheses(
-            tf.shape(limits)[0],
+            batch,
             longest(limits),
             self.decoding.beam_size,
             self.model.config.pad_id,
@@ -196,17 +197,20 @@ class SequenceGenerator(tf.Module):
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
-    def step_function(self, for_sampling: bool = False) -> StepFunction:
+    def step_function(
+        self, num_rows: tf.Tensor, for_sampling: bool = False
+    ) -> StepFunction:
         """Return the step of the decoder with its weights bound.
 
         Args:
+            num_rows: int32 scalar, most hypotheses of a step.
             for_sampling: Give probability 0 to the model's `suppressed_ids`, and at
                 step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
                 beam search does both itself.
         """
         prepared = self._prepared.read() if self._prepared else None
         with self._reading():
-            weights = step_weights(self.model, prepared)
+            weights = step_weights(self.model, prepared, num_rows)
         step = functools.partial(decode_step, self.model.config, weights)
         prefix_id = self.tokenizer.target_prefix_id
         if not for_sampling or not (self.model.config.suppressed_ids or prefix_id):

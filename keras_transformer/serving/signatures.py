@@ -136,7 +136,8 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        step_function = translator.step_function(for_sampling=True)
+        batch = tf.shape(limits)[0]
+        step_function = translator.step_function(batch, for_sampling=True)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )
@@ -152,7 +153,7 @@ class ServingModule(tf.Module):
             )
 
         nothing = decoding.no_sample(
-            tf.shape(limits)[0], longest(limits), translator.model.config.pad_id
+            batch, longest(limits), translator.model.config.pad_id
         )
         result = translator.in_length_groups(tokens, limits, options, sample, nothing)
         return {

@@ -96,7 +96,7 @@ def test_logits_of_few_rows_and_of_many_are_the_same(use_bias, num_rows, is_trac
     packed = packed_kernels.pack_transposed(layer.embeddings.value)
 
     def logits(inputs):
-        return decoder_step._logits(step_weights_of(layer, packed), inputs)
+        return decoder_step._logits(step_weights_of(layer, packed), inputs, 130)
 
     if is_traced:
         shape = tf.TensorSpec([None, 6], tf.float32)
@@ -112,7 +112,7 @@ def test_few_rows_alone_read_the_packed_kernel():
     packed = packed_kernels.pack_transposed(layer.embeddings.value)
     ones = step_weights_of(layer, packed._replace(blocks=tf.ones_like(packed.blocks)))
     by_kernel, by_matrix = (
-        decoder_step._logits(ones, tf.ones((num_rows, 6))) for num_rows in (16, 17)
+        decoder_step._logits(ones, tf.ones((num_rows, 6)), 130) for num_rows in (16, 17)
     )
     np.testing.assert_array_equal(by_kernel, 6.0)
     np.testing.assert_allclose(by_matrix, layer.logits(np.ones((17, 6), "float32")))

@@ -187,6 +187,35 @@ def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
     assert loaded.serve(tf.constant(MIXED)).numpy().tolist() == expected
 
 
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_no_step_reads_a_whole_variable(parts, is_prepared):
+    """The step of a search is what gathers the previous tokens' embeddings."""
+    translator = make(parts)
+    if is_prepared:
+        translator = translator.with_prepared_weights()
+    text = tf.TensorSpec([None], tf.string)
+    graph = translator.translate_batch.get_concrete_function(text).graph
+    functions = {
+        function.signature.name: function.node_def
+        for function in graph.as_graph_def().library.function
+    }
+    steps = [
+        name
+        for name, nodes in functions.items()
+        if any(node.op == "ResourceGather" for node in nodes)
+    ]
+    assert steps
+    operations = set()
+    while steps:
+        for node in functions.pop(steps.pop(), ()):
+            operations.add(node.op)
+            called = [node.attr[key].func.name for key in node.attr]
+            steps += [name for name in called if name in functions]
+    assert "BatchMatMulV2" in operations
+    assert ("StatelessIf" in operations) == is_prepared
+    assert "ReadVariableOp" not in operations
+
+
 def test_a_source_without_words_becomes_nothing(parts):
     translation = make(parts).translate(["  "])[0]
     assert (translation.text, translation.score, translation.truncated) == (
