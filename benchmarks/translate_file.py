@@ -5,11 +5,12 @@
 
 exports the model, converts it to CTranslate2, and translates a file of --lines lines
 (the input, repeated) and one of a tenth of them, each in a process of its own: with
-bin/translate.py from the export and from the model_dir, and with CTranslate2 with one
-worker of all cores and with a worker a core, in float32 and int8, alternating. The
+bin/translate.py from the export, in one process and in one a core, and from the
+model_dir, and with CTranslate2 with one worker of all cores and with a worker a core,
+in float32 and int8, alternating. The
 difference of the two files is the steady rate; the rest of the time is the start.
 Prints a line of JSON for each run and each program, and one with how many times faster
-the export is than the faster setting of CTranslate2 in each precision. Needs a
+the faster setting of the export is than that of CTranslate2 in each precision. Needs a
 vocabulary of SentencePiece.
 """
 
@@ -132,6 +133,10 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
         "saved_model": own(f"--saved_model={folder / 'export' / '1'}"),
         "model_dir": own(f"--model_dir={MODEL_DIR.value}", *checkpoint),
     }
+    if cores > 1:
+        found[f"saved_model_{cores}"] = own(
+            f"--saved_model={folder / 'export' / '1'}", f"--num_workers={cores}"
+        )
     for precision, workers in itertools.product(_PRECISIONS, sorted({1, cores})):
         found[f"ctranslate2_{precision}_{workers}"] = peer(precision, workers)
     chosen = _PROGRAMS.value or list(found)

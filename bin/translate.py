@@ -24,11 +24,10 @@ from 0, the score and the translation, separated by tabs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import pathlib
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
 
 from absl import flags
 
@@ -43,6 +42,8 @@ from keras_transformer.cli import (
     resumable_output,
     search_flags,
     startup,
+    translation_models,
+    worker_processes,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
@@ -76,6 +77,13 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer if they are long.",
     lower_bound=1,
 )
+_NUM_WORKERS = flags.DEFINE_integer(
+    "num_workers",
+    1,
+    "Processes that translate, each with an equal share of the cores. Several are "
+    "faster for thousands of lines on a CPU, and each has a model in memory.",
+    lower_bound=1,
+)
 # Batches of successive lines that are sorted by length together. Compared with sorting
 # the whole file, padding grows by 2.2 % for captions and 2.5 % for news.
 _BATCHES_OF_BLOCK = 64
@@ -87,15 +95,6 @@ flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(resumable_output)
 flags.adopt_module_key_flags(search_flags)
-
-
-class _Model(NamedTuple):
-    """A loaded model."""
-
-    translate_batch: Callable
-    # Most tokens of an input, and code of the source language; None: unknown.
-    limit: int | None
-    language: str | None
 
 
 def main() -> dict:
@@ -177,8 +176,9 @@ def _translate(lines, write, block_size, first):
     with (
         cpu_threads.threads_for_few_sentences(num_texts),
         batching.without_graph_optimizer(num_texts),
+        contextlib.ExitStack() as stack,
     ):
-        model = _load()
+        model = _loaded(stack)
         translate = _translate_documents if is_document else _translate_lines
         return translate(model, lines, write, block_size, first)
 
@@ -193,6 +193,7 @@ def _translate_lines(model, lines, write, block_size, first):
         _BATCH_SIZE.value,
         model.translate_batch,
         block_size=block_size,
+        at_once=model.at_once,
     )
     progress = text_files.progress(len(lines), first)
     with progress, contextlib.closing(blocks):
@@ -224,6 +225,7 @@ def _translate_documents(model, lines, write, block_size, first):
                 _BATCH_SIZE.value,
                 model.translate_batch,
                 text.divide,
+                model.at_once,
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
@@ -237,36 +239,29 @@ def _translate_documents(model, lines, write, block_size, first):
     return {"sentences": num_texts, "truncated": num_cut}
 
 
-def _load():
-    """Load the model that the flags name."""
-    if _SAVED_MODEL.value is None:
-        translator = _load_translator()
-        return _Model(
-            # A bound tf.function does not keep its object alive; a lambda does.
-            lambda text: translator.translate_batch(text),
-            translator.decoding.max_input_length,
-            SOURCE_LANGUAGE.value or model_flags.read_config().get("source_language"),
+def _loaded(stack):
+    """Return the model, in this process or in workers that end with `stack`."""
+    load = _loader()
+    if _NUM_WORKERS.value == 1:
+        return load()
+    workers = worker_processes.WorkerProcesses(load, _NUM_WORKERS.value)
+    return stack.enter_context(workers).model
+
+
+def _loader():
+    """Return a function that loads the model that the flags name."""
+    if _SAVED_MODEL.value is not None:
+        return functools.partial(
+            translation_models.from_saved_model, _SAVED_MODEL.value
         )
-    from keras_transformer.serving import saved_model
-
-    description = saved_model.read_description(_SAVED_MODEL.value)
-    return _Model(
-        saved_model.load(_SAVED_MODEL.value),
-        description.get("decoding", {}).get("max_input_length"),
-        description.get("source_language"),
-    )
-
-
-def _load_translator():
-    from keras_transformer.runs.model_dir import ModelDir
-
-    translator = ModelDir(MODEL_DIR.value).load_translator(
-        CHECKPOINT.value,
+    return functools.partial(
+        translation_models.from_model_dir,
+        MODEL_DIR.value,
+        checkpoint=CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),
         **search_flags.given(),
     )
-    return translator.with_prepared_weights()
 
 
 def _format(translations, first):

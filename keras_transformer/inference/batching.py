@@ -30,19 +30,20 @@ def in_batches(
     texts: Sequence[str],
     batch_size: int,
     answer: Callable[[list[str]], Sequence[Answer]],
+    at_once: int = BATCHES_AT_ONCE,
 ) -> list[Answer]:
     """Process texts in batches of similar length and return answers in order.
 
     Args:
         texts: The inputs.
         batch_size: Most texts of a batch; long texts get smaller batches.
-        answer: Returns one answer for each text of a batch. Called by
-            `BATCHES_AT_ONCE` threads.
+        answer: Returns one answer for each text of a batch. Called by threads.
+        at_once: Number of threads that call `answer`.
 
     Raises:
         ValueError: If `batch_size` is below 1.
     """
-    answered = in_blocks(texts, batch_size, answer, block_size=len(texts))
+    answered = in_blocks(texts, batch_size, answer, len(texts), at_once)
     return [each for _, ready in answered for each in ready]
 
 
@@ -51,6 +52,7 @@ def in_blocks(
     batch_size: int,
     answer: Callable[[list[str]], Sequence[Answer]],
     block_size: int,
+    at_once: int = BATCHES_AT_ONCE,
 ) -> Iterator[tuple[int, list[Answer]]]:
     """Process texts as in `in_batches` and yield answers in order when available.
 
@@ -62,6 +64,7 @@ def in_blocks(
         batch_size: Most texts of a batch; long texts get smaller batches.
         answer: Same as in `in_batches`.
         block_size: Number of successive texts that are sorted by length together.
+        at_once: Number of threads that call `answer`.
 
     Yields:
         After each batch, its number of texts and the next answers in order.
@@ -80,7 +83,7 @@ def in_blocks(
     def answer_rows(rows):
         return list(zip(rows, answer([texts[row] for row in rows]), strict=True))
 
-    pool = concurrent.futures.ThreadPoolExecutor(BATCHES_AT_ONCE)
+    pool = concurrent.futures.ThreadPoolExecutor(at_once)
     answers: dict[int, Answer] = {}
     num_yielded = 0
     try:

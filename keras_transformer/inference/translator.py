@@ -15,7 +15,11 @@ from keras_transformer.config import (
 )
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-from keras_transformer.inference.batching import in_batches, in_blocks
+from keras_transformer.inference.batching import (
+    BATCHES_AT_ONCE,
+    in_batches,
+    in_blocks,
+)
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 
@@ -242,6 +246,7 @@ def translate_in_batches(
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     divide: Callable[[str], Division | None] | None = None,
+    at_once: int = BATCHES_AT_ONCE,
 ) -> list[Translation]:
     """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
@@ -252,11 +257,12 @@ def translate_in_batches(
         divide: Divides a text that the model would cut; its parts are translated one
             by one and joined, without `nbest`. Returns None for one that cannot be
             divided, which is cut. Without `divide` all long texts are cut.
+        at_once: Number of threads that call `translate_batch`.
     """
     answer = _unpacked(translate_batch)
     if divide is not None:
         answer = functools.partial(_answer_in_parts, answer, divide)
-    return in_batches(texts, batch_size, answer)
+    return in_batches(texts, batch_size, answer, at_once)
 
 
 def translate_in_blocks(
@@ -264,9 +270,11 @@ def translate_in_blocks(
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     block_size: int,
+    at_once: int = BATCHES_AT_ONCE,
 ) -> Iterator[tuple[int, list[Translation]]]:
     """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
-    return in_blocks(texts, batch_size, _unpacked(translate_batch), block_size)
+    answer = _unpacked(translate_batch)
+    return in_blocks(texts, batch_size, answer, block_size, at_once)
 
 
 def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:

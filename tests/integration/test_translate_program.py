@@ -1,12 +1,15 @@
 """The program that translates: lines are written as they come, in order."""
 
 import sys
+import types
 
 import pytest
 import tensorflow as tf
 import tqdm
 
+from keras_transformer import presets
 from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.serving import saved_model as saved_model_lib
 from tests.small_models import make_translator
 
@@ -243,7 +246,8 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     """With batches of 1 a block has 64 lines."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
-    monkeypatch.setattr(ModelDir, "read_config", lambda *_: None)
+    config = types.SimpleNamespace(source_language="en")
+    monkeypatch.setattr(ModelDir, "read_config", lambda *_: config)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
     lines = ["one two", "", "zwei"] * 22 + ["eins"]
     translate(lines, model_dir="any", nbest=2, batch_size=1)
@@ -251,3 +255,26 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     assert [row[0] for row in rows] == [str(n) for n in range(67) for _ in range(2)]
     alone = [best.text for best in translator.translate(["eins"])[0].nbest]
     assert [row[2] for row in rows[-2:]] == alone
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{"model_dir": "model"}, {"saved_model": "1"}])
+def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
+    translator = make_translator()
+    saved_model_lib.export(translator, tmp_path, signatures=["serving_default"])
+    model, tokenizer = translator.model, translator.tokenizer
+    parts = presets.get("tiny").training, translator.decoding, "en", "de"
+    config = RunConfig("tiny", model.config, *parts, tokenizer.fingerprint)
+    ModelDir(tmp_path / "model").write(model, tokenizer, config)
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES[:40]))
+    given = {name: str(tmp_path / place) for name, place in options.items()}
+    for num_workers in (1, 2):
+        summary = program_of("bin/translate.py")(
+            **given,
+            input=tmp_path / "in",
+            output=tmp_path / f"out{num_workers}",
+            batch_size=7,
+            num_workers=num_workers,
+        )
+        assert summary == {"lines": 40, "truncated": 7}
+    assert (tmp_path / "out1").read_text() == (tmp_path / "out2").read_text()

@@ -1,0 +1,65 @@
+"""Loading the model that translates, from a model_dir or an export.
+
+Imports TensorFlow only in its functions: also for processes that start with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class TranslationModel(NamedTuple):
+    """A loaded model."""
+
+    # With the signature of `Translator.translate_batch`.
+    translate_batch: Callable
+    # Most tokens of an input, and code of the source language; None: unknown.
+    limit: int | None
+    language: str | None
+    # Batches to translate at the same time.
+    at_once: int
+
+
+def from_saved_model(path: str) -> TranslationModel:
+    """Load an exported model, EXPORT_DIR/VERSION.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it does not translate, or is damaged.
+    """
+    from keras_transformer.inference import batching
+    from keras_transformer.serving import saved_model
+
+    description = saved_model.read_description(path)
+    return TranslationModel(
+        saved_model.load(path),
+        description.get("decoding", {}).get("max_input_length"),
+        description.get("source_language"),
+        batching.BATCHES_AT_ONCE,
+    )
+
+
+def from_model_dir(path: str, **options: Any) -> TranslationModel:
+    """Load a trained model.
+
+    Args:
+        path: The model_dir.
+        **options: Arguments of `ModelDir.load_translator`.
+
+    Raises:
+        FileNotFoundError: If there is no model.
+        ValueError: If the options do not fit it.
+    """
+    from keras_transformer.inference import batching
+    from keras_transformer.runs.model_dir import ModelDir
+
+    model_dir = ModelDir(path)
+    translator = model_dir.load_translator(**options).with_prepared_weights()
+    return TranslationModel(
+        # A bound tf.function does not keep its object alive; a lambda does.
+        lambda text: translator.translate_batch(text),
+        translator.decoding.max_input_length,
+        options["languages"][0] or model_dir.read_config().source_language,
+        batching.BATCHES_AT_ONCE,
+    )

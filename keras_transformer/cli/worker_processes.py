@@ -1,0 +1,126 @@
+"""Processes that translate, each with a model and cores of its own.
+
+TensorFlow divides an operation among the cores, and small ones hardly gain by it. For
+many lines, processes with a thread each are faster.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Self
+
+from keras_transformer.cli import startup
+from keras_transformer.cli.translation_models import TranslationModel
+
+# What loads the model of this process, if it is a worker.
+_load: Callable[[], TranslationModel]
+
+
+class WorkerProcesses:
+    """Processes that load a model and translate batches; a context manager.
+
+    Args:
+        load: Loads the model, in each process: a function of a module that does not
+            import TensorFlow, or a `functools.partial` of one.
+        num_workers: Number of processes, which share the cores.
+
+    Raises:
+        ChildProcessError: If a process was killed.
+        Exception: What `load` raises.
+
+    Attributes:
+        model: The model, translating in the processes.
+    """
+
+    def __init__(self, load: Callable[[], TranslationModel], num_workers: int):
+        num_threads = max((os.cpu_count() or 1) // num_workers, 1)
+        self._pool = concurrent.futures.ProcessPoolExecutor(
+            num_workers,
+            # A process that has used TensorFlow must not be forked.
+            multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(load, num_threads),
+        )
+        try:
+            # As many at once, so that every process starts.
+            facts = [self._pool.submit(_facts) for _ in range(num_workers)]
+            limit, language = [self._result(each) for each in facts][0]
+        except BaseException:
+            self.close()
+            raise
+        # One batch more than workers, so that none of them waits for the next.
+        self.model = TranslationModel(
+            self._translate_batch, limit, language, num_workers + 1
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes after the batches that they are at."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _translate_batch(self, text):
+        import tensorflow as tf
+
+        future = self._pool.submit(_translate_batch, text.numpy().tolist())
+        return {
+            name: tf.constant(value) for name, value in self._result(future).items()
+        }
+
+    def _result(self, future: concurrent.futures.Future) -> Any:
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                "A process that translates was killed, perhaps for want of memory: "
+                "each has a model of its own. Give fewer --num_workers."
+            ) from error
+
+
+def _start_worker(load: Callable[[], TranslationModel], num_threads: int) -> None:
+    """Prepare a process of the pool."""
+    global _load
+    _load = load
+    # Ctrl-C is for the process that started this one, and this one ends with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    startup.import_tensorflow()
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+@functools.cache
+def _model() -> TranslationModel:
+    """Return the model of this process."""
+    return _load()
+
+
+def _facts() -> tuple[int | None, str | None]:
+    """Load the model; return what another process needs to know of it."""
+    return _model().limit, _model().language
+
+
+def _translate_batch(texts: list[bytes]) -> dict[str, Any]:
+    """Translate a batch in this process; return NumPy arrays."""
+    import tensorflow as tf
+
+    answer = _model().translate_batch(tf.constant(texts, tf.string))
+    return {name: value.numpy() for name, value in answer.items()}

@@ -1,0 +1,84 @@
+"""Processes that translate."""
+
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_transformer.cli.worker_processes import WorkerProcesses
+from keras_transformer.inference import translator
+from tests.cli import shouting_model
+
+pytestmark = pytest.mark.long
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with WorkerProcesses(shouting_model.load, 2) as workers:
+        yield workers
+
+
+def test_every_process_translates_with_its_share_of_the_cores(workers):
+    model, texts = workers.model, [f"text {number}" for number in range(200)]
+    assert (model.limit, model.language, model.at_once) == (20, "en", 3)
+    told, end = set(), time.monotonic() + PATIENCE_SECONDS
+    while len(told) < 2 and time.monotonic() < end:  # one may start before the other
+        found = translator.translate_in_batches(
+            texts, 1, model.translate_batch, at_once=model.at_once
+        )
+        assert [each.text for each in found] == [text.upper() for text in texts]
+        told |= {each.nbest[1].text for each in found}
+    share = max(os.cpu_count() // 2, 1)
+    assert [text.split()[1] for text in told] == [str(share)] * 2
+    assert str(os.getpid()) not in {text.split()[0] for text in told}
+
+
+def test_what_loading_says_is_told():
+    with pytest.raises(ValueError, match=r"limit must be positive. Received: -1\."):
+        WorkerProcesses(functools.partial(shouting_model.load, -1), 2)
+
+
+def test_a_killed_process_is_told():
+    with (
+        WorkerProcesses(shouting_model.load, 1) as workers,
+        pytest.raises(ChildProcessError, match="Give fewer --num_workers"),
+    ):
+        translator.translate_in_batches(
+            ["suicide", "a"], 1, workers.model.translate_batch
+        )
+
+
+def test_the_processes_end_with_their_parent():
+    """Also if it is killed."""
+    code = (
+        "import tensorflow as tf\n"
+        "from keras_transformer.cli.worker_processes import WorkerProcesses\n"
+        "from tests.cli import shouting_model\n"
+        "if __name__ == '__main__':\n"
+        "    with WorkerProcesses(shouting_model.load, 1) as workers:\n"
+        "        found = workers.model.translate_batch(tf.constant(['a']))\n"
+        "        print(found['translations'].numpy()[0, 1].decode(), flush=True)\n"
+        "        input()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[2],
+    ) as parent:
+        worker = int(parent.stdout.readline().split()[0])
+        os.kill(worker, 0)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        end = time.monotonic() + PATIENCE_SECONDS
+        while pathlib.Path(f"/proc/{worker}").exists():
+            assert time.monotonic() < end
+            time.sleep(0.1)
