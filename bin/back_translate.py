@@ -14,6 +14,7 @@ would have cut are left blank, and blank pairs are not trained on.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import sys
 
@@ -67,7 +68,7 @@ flags.adopt_module_key_flags(sampling_flags)
 def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
-    lines = text_files.read_lines(_INPUT.value)
+    lines = text_files.StoredLines(_INPUT.value)
     startup.import_tensorflow()
     block_size = _BATCHES_OF_BLOCK * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
@@ -109,7 +110,10 @@ def translate(lines, write, block_size, first) -> int:
     num_cut = 0
     with batching.without_graph_optimizer(len(lines)):
         blocks = translator.translate_in_blocks(
-            lines[first:], _BATCH_SIZE.value, load(), block_size=block_size
+            itertools.islice(lines, first, None),
+            _BATCH_SIZE.value,
+            load(),
+            block_size=block_size,
         )
         progress = text_files.progress(len(lines), first)
         with progress, contextlib.closing(blocks):

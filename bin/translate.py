@@ -101,7 +101,7 @@ def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
     is_document = _FORMAT.value != "lines"
-    lines = text_files.read_lines(_INPUT.value, has_ends=is_document)
+    lines = text_files.StoredLines(_INPUT.value, has_ends=is_document)
     num_lines = len(lines)
     if _FORMAT.value == "html":
         lines = ["".join(lines)]
@@ -189,7 +189,7 @@ def _translate_lines(model, lines, write, block_size, first):
 
     num_written, num_cut = first, 0
     blocks = translator.translate_in_blocks(
-        lines[first:],
+        itertools.islice(lines, first, None),
         _BATCH_SIZE.value,
         model.translate_batch,
         block_size=block_size,
@@ -214,12 +214,12 @@ def _translate_documents(model, lines, write, block_size, first):
     segment = web_page.segment if _FORMAT.value == "html" else text.segment
     language = model.language or text.DEFAULT_LANGUAGE
     num_texts, num_cut = 0, 0
+    remaining = itertools.islice(lines, first, None)
     with text_files.progress(len(lines), first) as progress:
-        for start in range(first, len(lines), block_size):
-            block = [
-                segment(line, language, model.limit)
-                for line in lines[start : start + block_size]
-            ]
+        while block := [
+            segment(line, language, model.limit)
+            for line in itertools.islice(remaining, block_size)
+        ]:
             found = translator.translate_in_batches(
                 [sentence for document in block for sentence in document.texts()],
                 _BATCH_SIZE.value,

@@ -7,6 +7,8 @@ import gzip
 import os
 import pathlib
 import sys
+import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, AnyStr, BinaryIO
@@ -39,6 +41,53 @@ def read_lines(path: str | os.PathLike | None, *, has_ends: bool = False) -> lis
         decode_line(line, name, number, has_end=has_ends)
         for number, line in enumerate(lines, start=1)
     ]
+
+
+class StoredLines:
+    """The lines of a text file, as in `read_lines`, but left on the disk.
+
+    They are read each time they are iterated, by one iterator at a time. Standard input
+    and pipes are copied to a temporary file.
+
+    Args:
+        path: The file, plain or .gz; None: standard input.
+        has_ends: Keep line ends and the byte order mark.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a line is not valid UTF-8, or a .gz file is damaged; the message
+            names the file.
+        OSError: If the file or standard input cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike | None, *, has_ends: bool = False):
+        self._name = "standard input" if path is None else str(path)
+        self._path, self._has_ends = path, has_ends
+        self._copy: BinaryIO | None = None
+        if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+            self._copy = tempfile.TemporaryFile()  # noqa: SIM115  closed with this
+            weakref.finalize(self, self._copy.close)
+            self._copy.writelines(iterate_lines(path, has_ends=True))
+        self._num_lines = sum(1 for _ in self._decoded())
+
+    def __len__(self) -> int:
+        return self._num_lines
+
+    def __iter__(self) -> Iterator[str]:
+        number = 0
+        for number, line in enumerate(self._decoded(), start=1):
+            if number > self._num_lines:
+                break
+            yield line
+        if number != self._num_lines:
+            raise OSError(f"{self._name} has changed while it was read. Begin again.")
+
+    def _decoded(self) -> Iterator[str]:
+        if self._copy is not None:
+            self._copy.seek(0)
+        lines = self._copy or iterate_lines(self._path, has_ends=True)
+        for number, line in enumerate(lines, start=1):
+            yield decode_line(line, self._name, number, has_end=self._has_ends)
 
 
 def read_raw_lines(

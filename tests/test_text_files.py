@@ -18,6 +18,14 @@ def standard_stream(content=b""):
     return types.SimpleNamespace(buffer=io.BytesIO(content), flush=lambda: None)
 
 
+@pytest.fixture(params=["in memory", "stored"])
+def read(request):
+    """Reads all lines, in either way."""
+    if request.param == "in memory":
+        return text_files.read_lines
+    return lambda path: list(text_files.StoredLines(path))
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -30,7 +38,7 @@ def standard_stream(content=b""):
 )
 @pytest.mark.parametrize("kind", ["plain", "packed", "standard input"])
 def test_a_byte_order_mark_and_line_ends_are_no_text(
-    tmp_path, monkeypatch, content, kind
+    tmp_path, monkeypatch, content, kind, read
 ):
     if kind == "standard input":
         monkeypatch.setattr(sys, "stdin", standard_stream(content))
@@ -38,18 +46,18 @@ def test_a_byte_order_mark_and_line_ends_are_no_text(
     else:
         path = tmp_path / ("text.gz" if kind == "packed" else "text")
         path.write_bytes(gzip.compress(content) if kind == "packed" else content)
-    assert text_files.read_lines(path) == ["a b", "ä"]
+    assert read(path) == ["a b", "ä"]
 
 
-def test_a_byte_order_mark_in_another_line_is_text(tmp_path):
+def test_a_byte_order_mark_in_another_line_is_text(tmp_path, read):
     """There it is a zero-width space, which is for the tokenizer to judge."""
     (tmp_path / "text").write_bytes(b"a\n" + MARK + b"b\n")
-    assert text_files.read_lines(tmp_path / "text") == ["a", "\ufeffb"]
+    assert read(tmp_path / "text") == ["a", "\ufeffb"]
 
 
-def test_lines_end_at_line_feeds_only(tmp_path):
+def test_lines_end_at_line_feeds_only(tmp_path, read):
     (tmp_path / "text").write_text("a\u2028b\x0cc\n\nd\n", encoding="utf-8")
-    assert text_files.read_lines(tmp_path / "text") == ["a\u2028b\x0cc", "", "d"]
+    assert read(tmp_path / "text") == ["a\u2028b\x0cc", "", "d"]
 
 
 def test_a_fifo_is_read(tmp_path):
@@ -61,6 +69,32 @@ def test_a_fifo_is_read(tmp_path):
         assert [next(reader), next(reader)] == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("has_ends", [False, True])
+def test_stored_lines_are_read_again(tmp_path, monkeypatch, has_ends):
+    """Also of standard input, and after an iterator that stopped early."""
+    content = b"a\r\nb\n\nc"
+    (tmp_path / "text").write_bytes(content)
+    monkeypatch.setattr(sys, "stdin", standard_stream(content))
+    expected = ["a\r\n", "b\n", "\n", "c"] if has_ends else ["a", "b", "", "c"]
+    for path in (tmp_path / "text", None):
+        lines = text_files.StoredLines(path, has_ends=has_ends)
+        assert len(lines) == 4
+        assert next(iter(lines)) == expected[0]
+        assert [list(lines), list(lines)] == [expected, expected]
+
+
+def test_stored_lines_that_change_are_told(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("a\nb\n")
+    lines = text_files.StoredLines(path)
+    path.write_text("a\nb\nc\n")
+    with pytest.raises(OSError, match=r"text has changed while it was read\. Begin"):
+        list(lines)
+    path.write_text("a\n")
+    with pytest.raises(OSError, match="changed"):
+        list(lines)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -70,29 +104,29 @@ def test_a_fifo_is_read(tmp_path):
     ],
     ids=["plain", "cut", "damaged"],
 )
-def test_a_damaged_gzip_file_is_named(tmp_path, content, reason):
+def test_a_damaged_gzip_file_is_named(tmp_path, content, reason, read):
     (tmp_path / "text.gz").write_bytes(content)
     message = rf"text\.gz is not a complete gzip file: {reason}.* Compress it again, or"
     with pytest.raises(ValueError, match=message):
-        text_files.read_lines(tmp_path / "text.gz")
+        read(tmp_path / "text.gz")
 
 
-def test_a_line_in_another_encoding_is_named(tmp_path):
+def test_a_line_in_another_encoding_is_named(tmp_path, read):
     (tmp_path / "text").write_bytes("a\nGröße\n".encode("latin-1"))
     message = r"text, line 2, is not valid UTF-8: .* at byte 2\. Convert it"
     with pytest.raises(ValueError, match=message):
-        text_files.read_lines(tmp_path / "text")
+        read(tmp_path / "text")
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path, read):
     with pytest.raises(FileNotFoundError, match=r"No file .*absent\."):
-        text_files.read_lines(tmp_path / "absent")
+        read(tmp_path / "absent")
 
 
-def test_a_closed_standard_input_is_named(monkeypatch):
+def test_a_closed_standard_input_is_named(monkeypatch, read):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(OSError, match=r"^Standard input is closed\. Give a file to re"):
-        text_files.read_lines(None)
+        read(None)
 
 
 def test_a_closed_standard_output_is_named(monkeypatch):

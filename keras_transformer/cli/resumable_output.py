@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -86,7 +86,7 @@ def resumable_writer(
             record.unlink(missing_ok=True)
 
 
-def fingerprints(lines: Sequence[str], model: pathlib.Path) -> dict[str, Any]:
+def fingerprints(lines: Iterable[str], model: pathlib.Path) -> dict[str, Any]:
     """Return what tells an input and a model from others.
 
     Args:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
@@ -48,7 +49,7 @@ def in_batches(
 
 
 def in_blocks(
-    texts: Sequence[str],
+    texts: Iterable[str],
     batch_size: int,
     answer: Callable[[list[str]], Sequence[Answer]],
     block_size: int,
@@ -56,8 +57,8 @@ def in_blocks(
 ) -> Iterator[tuple[int, list[Answer]]]:
     """Process texts as in `in_batches` and yield answers in order when available.
 
-    Batches of the next block start while a block is still running. Close the iterator
-    to stop early.
+    Batches of the next block start while a block is still running. No more texts are
+    taken than these. Close the iterator to stop early.
 
     Args:
         texts: The inputs.
@@ -73,31 +74,54 @@ def in_blocks(
         ValueError: If `batch_size` is below 1.
     """
     check_at_least("batch_size", batch_size, 1)
-    lengths = [len(text) for text in texts]
-    batches = [
-        [start + number for number in batch]
-        for start in range(0, len(texts), max(block_size, 1))
-        for batch in _cut_by_length(lengths[start : start + block_size], batch_size)
-    ]
 
-    def answer_rows(rows):
-        return list(zip(rows, answer([texts[row] for row in rows]), strict=True))
+    def answer_rows(rows, batch):
+        return list(zip(rows, answer(batch), strict=True))
 
-    pool = concurrent.futures.ThreadPoolExecutor(at_once)
     answers: dict[int, Answer] = {}
     num_yielded = 0
-    try:
-        # The first batch traces the graph, which is not thread-safe.
-        first = [answer_rows(batch) for batch in batches[:1]]
-        for batch in itertools.chain(first, pool.map(answer_rows, batches[1:])):
+    batches = _batches(texts, batch_size, block_size)
+    with contextlib.closing(_mapped(answer_rows, batches, at_once)) as answered:
+        for batch in answered:
             answers.update(batch)
             ready = []
             while num_yielded in answers:
                 ready.append(answers.pop(num_yielded))
                 num_yielded += 1
             yield len(batch), ready
+
+
+def _mapped(
+    function: Callable[..., Answer], arguments: Iterable[tuple], at_once: int
+) -> Iterator[Answer]:
+    """Yield the results of a function in order, called by `at_once` threads.
+
+    Arguments are taken when they are needed. The first call is alone: it traces a
+    graph, which is not thread-safe.
+    """
+    pool = concurrent.futures.ThreadPoolExecutor(at_once)
+    # Calls that run or wait, so that no thread is idle while results are used.
+    calls: collections.deque[concurrent.futures.Future] = collections.deque()
+    try:
+        for number, each in enumerate(arguments):
+            calls.append(pool.submit(function, *each))
+            if number == 0 or len(calls) == 2 * at_once:
+                yield calls.popleft().result()
+        while calls:
+            yield calls.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _batches(
+    texts: Iterable[str], batch_size: int, block_size: int
+) -> Iterator[tuple[list[int], list[str]]]:
+    """Yield the numbers and the texts of each batch, block after block."""
+    remaining, start = iter(texts), 0
+    while block := list(itertools.islice(remaining, block_size)):
+        for rows in _cut_by_length(list(map(len, block)), batch_size):
+            yield [start + row for row in rows], [block[row] for row in rows]
+        start += len(block)
 
 
 def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -266,7 +266,7 @@ def translate_in_batches(
 
 
 def translate_in_blocks(
-    texts: Sequence[str],
+    texts: Iterable[str],
     batch_size: int,
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     block_size: int,

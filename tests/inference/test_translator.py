@@ -60,6 +60,18 @@ def test_blocks_come_in_order_as_soon_as_they_are_done():
     ]
 
 
+def test_texts_are_taken_when_they_are_needed():
+    """At most four batches run or wait while the answers of one are used."""
+    taken = []
+    texts = (taken.append(number) or "a" for number in range(100))
+    answers = in_blocks(texts, 1, list, block_size=2, at_once=2)
+    assert next(answers) == (1, ["a"])
+    assert len(taken) == 2
+    assert next(answers) == (1, ["a"])
+    assert len(taken) <= 2 + 2 * 2
+    assert sum(size for size, _ in answers) == 98
+
+
 def test_what_is_not_wanted_is_not_answered():
     """A program that is interrupted ends with the batches that have begun."""
     released, batches = threading.Event(), []
