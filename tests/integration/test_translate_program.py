@@ -30,7 +30,7 @@ def shout(text):
 
 @pytest.fixture
 def translate(program_of, monkeypatch, tmp_path):
-    """Return what runs the program, in batches of 2 and so in blocks of 128 lines."""
+    """Return what runs the program, in batches of 2 and so in blocks of 64 lines."""
     monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: shout)
     described = {"decoding": {"max_input_length": 20}}
     monkeypatch.setattr(
@@ -118,7 +118,7 @@ def interrupted(translate, tmp_path, monkeypatch):
         with pytest.raises(OSError, match="out of power"):
             translate(lines)
     with open(tmp_path / "out.partial", "r+") as file:
-        num_kept = (len(file.readlines()) - 1) // 128 * 128
+        num_kept = (len(file.readlines()) - 1) // 64 * 64
         file.write("CUT IN THE MIDD")
     assert num_kept
     return lines, whole, num_kept
@@ -203,7 +203,7 @@ def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, describe
 
 
 def test_a_document_goes_on_from_its_last_block(translate, tmp_path, monkeypatch):
-    """With batches of 2 a block has 16 lines; the last whole one is done again."""
+    """With batches of 2 a block has 8 lines; the last whole one is done again."""
     given = "".join(f"Line {number} of it. And more.\n" for number in range(50))
     (tmp_path / "letter").write_text(given)
     options = {"saved_model": "any", "format": "text", "input": tmp_path / "letter"}
@@ -224,7 +224,7 @@ def test_a_document_goes_on_from_its_last_block(translate, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="another input, format, so"):
         translate([], saved_model="any", input=tmp_path / "letter", resume=True)
     summary = translate([], **options, resume=True)
-    assert summary == {"lines": 50, "sentences": 68, "truncated": 0}
+    assert summary == {"lines": 50, "sentences": 52, "truncated": 0}
     assert (tmp_path / "out").read_text() == given.upper()
 
 
@@ -243,7 +243,7 @@ def test_documents_name_the_extra_that_is_missing(translate, monkeypatch):
 def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate, monkeypatch, tmp_path
 ):
-    """With batches of 1 a block has 64 lines."""
+    """With batches of 1 a block has 32 lines."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
     config = types.SimpleNamespace(source_language="en")
