@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -127,28 +128,40 @@ class BatchingQueue:
         return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             batch = await self._next_batch()
-            signature = batch[0].signature
-            self._on_batch(signature, len(batch))
-            inputs = {
-                name: [row.values[name] for row in batch] for name in batch[0].values
-            }
             try:
-                outputs = await loop.run_in_executor(
-                    self._pool, self._run, signature, inputs
-                )
-            except Exception as error:
+                answers = await self._run_batch(batch)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                # Whatever it is: without a worker, all requests would wait for ever.
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 for row in batch:
                     if not row.answer.done():
                         row.answer.set_exception(ModelError(reason))
                 continue
-            for index, row in enumerate(batch):
+            for row, answer in zip(batch, answers, strict=True):
                 if not row.answer.done():
-                    own = slice(index, index + 1)
-                    row.answer.set_result({key: outputs[key][own] for key in outputs})
+                    row.answer.set_result(answer)
+
+    async def _run_batch(self, batch: Sequence[_Row]) -> list[dict[str, np.ndarray]]:
+        """Return the outputs of each row, with a batch axis of 1."""
+        signature = batch[0].signature
+        self._on_batch(signature, len(batch))
+        inputs = {name: [row.values[name] for row in batch] for name in batch[0].values}
+        outputs = await asyncio.get_running_loop().run_in_executor(
+            self._pool, self._run, signature, inputs
+        )
+        for name, values in outputs.items():
+            if len(values) != len(batch):
+                raise ValueError(
+                    f"output {name} has {len(values)} rows for {len(batch)} inputs"
+                )
+        return [
+            {name: values[index : index + 1] for name, values in outputs.items()}
+            for index in range(len(batch))
+        ]
 
     async def _next_batch(self) -> list[_Row]:
         """Wait for rows and take those of the next batch."""
@@ -156,15 +169,17 @@ class BatchingQueue:
             while True:
                 # Without those whose client has left.
                 self._waiting = [row for row in self._waiting if not row.answer.done()]
+                self._arrived.clear()
                 if not self._waiting:
-                    self._arrived.clear()
                     await self._arrived.wait()
                     continue
                 waited = time.monotonic() - self._waiting[0].arrival
                 left = self._batch_timeout_seconds - waited
                 if left <= 0 or len(self._waiting) >= self._max_batch_size:
                     return self._take()
-                await asyncio.sleep(left)
+                # Until then, unless more rows fill the batch.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrived.wait(), left)
 
     def _take(self) -> list[_Row]:
         oldest = self._waiting[0]

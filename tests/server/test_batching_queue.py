@@ -73,6 +73,14 @@ def test_a_full_batch_does_not_wait():
     assert run(story, batch_timeout_seconds=59.0) == [[*"abcde"]]
 
 
+def test_a_batch_that_fills_while_it_waits_does_not_wait_longer():
+    async def story(queue, model):
+        tasks = [await start(queue, "a"), await start(queue, *"bcde")]
+        await asyncio.wait_for(asyncio.gather(*tasks), timeout=30)
+
+    assert run(story, batch_timeout_seconds=59.0) == [[*"abcde"]]
+
+
 def test_a_batch_has_the_oldest_row_and_those_nearest_to_it_in_length():
     """Long texts do not hold up short ones, and none waits for ever."""
 
@@ -141,6 +149,32 @@ def test_a_batch_that_fails_fails_only_its_own_requests():
     assert batches.count(["b" * 99]) < 3
     others = [batch for batch in batches if batch != ["b" * 99]]
     assert others == [["first"], ["a" * 99], ["bad"], ["de"], ["c" * 99]]
+
+
+@pytest.mark.parametrize("error", [SystemExit("no power"), KeyboardInterrupt()])
+def test_whatever_the_model_raises_the_next_request_is_answered(monkeypatch, error):
+    async def story(queue, model):
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "_run", raising)
+            with pytest.raises(ModelError, match="no power|KeyboardInterrupt"):
+                await asyncio.wait_for(await start(queue, "a"), timeout=30)
+        await asyncio.wait_for(await start(queue, "b"), timeout=30)
+
+    def raising(signature, inputs):
+        raise error
+
+    assert run(story) == [["b"]]
+
+
+def test_a_model_that_loses_rows_swaps_no_answers(monkeypatch):
+    async def story(queue, model):
+        monkeypatch.setattr(
+            queue, "_run", lambda signature, inputs: {"translation": np.array([b"x"])}
+        )
+        with pytest.raises(ModelError, match="translation has 1 rows for 2 inputs"):
+            await asyncio.wait_for(await start(queue, "a", "b"), timeout=30)
+
+    run(story)
 
 
 def test_a_request_for_which_there_is_no_room_is_refused_at_once():
