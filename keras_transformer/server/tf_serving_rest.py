@@ -196,7 +196,8 @@ class TfServingRest:
                     return content
         elif isinstance(item, int | float) and not isinstance(item, bool):
             if info.dtype.startswith("float"):
-                if not math.isfinite(item) or abs(item) < 3e38:
+                is_special = isinstance(item, float) and not math.isfinite(item)
+                if is_special or abs(item) < 3e38:
                     return float(item)
             elif isinstance(item, int) and -(2**31) <= item < 2**31:
                 return item

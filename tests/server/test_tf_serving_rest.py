@@ -174,6 +174,8 @@ def test_a_wrong_body_is_refused(client, body, message):
         ("seed", True),
         ("seed", math.nan),
         ("temperature", 1e39),
+        ("temperature", 10**400),
+        ("seed", -(10**400)),
         ("temperature", "1"),
         ("temperature", None),
     ],
