@@ -106,6 +106,7 @@ class LibreTranslate:
         texts = given["q"] if isinstance(given["q"], list) else [given["q"]]
         if not all(isinstance(text, str) for text in texts):
             raise _invalid("q must be a string or a list of strings")
+        check_num_texts(len(texts), self._config)
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
         if not isinstance(text_format, str) or text_format not in _SEGMENT:

@@ -136,6 +136,7 @@ def test_a_wrong_request_is_refused(client, fields, message):
     ("q", "message"),
     [
         (["a"] * 6, "A request may have 5 texts. Received: 6"),
+        ([""] * 6, "A request may have 5 texts. Received: 6"),
         ("a\n" * 6, "A request may have 5 texts. Received: 6"),
         ("a" * 14, "A text may have 13 characters. Received: 14"),
     ],
