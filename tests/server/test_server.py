@@ -206,6 +206,16 @@ def test_a_server_that_ends_finishes_what_it_accepted(model):
     assert json.loads(body["body"]) == {"error": "The server stops"}
 
 
+def test_short_answers_are_not_delayed():
+    """Asyncio tells the system so for sockets that it knows to be TCP."""
+    with server.bind("127.0.0.1", 0) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP
+
+
 def test_an_occupied_port_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
