@@ -31,7 +31,6 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -112,7 +111,7 @@ def check_flags() -> None:
         raise ValueError("Give one of --model_dir and --saved_model.")
     if _SAVED_MODEL.value is None:
         return
-    for flag in (BEAM_SIZE, LENGTH_PENALTY_ALPHA, CHECKPOINT, _UNCONSTRAINED):
+    for flag in (*search_flags.ALL, CHECKPOINT, _UNCONSTRAINED):
         if flag.value not in (None, False):
             raise ValueError(
                 f"--{flag.name} is fixed when a model is exported; drop it, or use "

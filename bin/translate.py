@@ -47,7 +47,6 @@ from keras_transformer.cli import (
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -144,7 +143,7 @@ def check_flags() -> None:
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
         return
-    search = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, _NBEST, CHECKPOINT)
+    search = (*search_flags.ALL, _NBEST, CHECKPOINT)
     for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if flag.value is not None:
             raise ValueError(

@@ -28,7 +28,6 @@ from keras_transformer.cli import (
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.search_flags import BEAM_SIZE, LENGTH_PENALTY_ALPHA
 from keras_transformer.server.server_config import ServerConfig
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -71,7 +70,7 @@ def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
-    search = (CHECKPOINT, BEAM_SIZE, LENGTH_PENALTY_ALPHA)
+    search = (CHECKPOINT, *search_flags.ALL)
     for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if _SAVED_MODEL.value is not None and flag.value is not None:
             raise ValueError(

@@ -334,10 +334,14 @@ class DecodingConfig:
     # Force EOS at the output limit and score it, instead of leaving the hypothesis
     # unfinished.
     force_eos: bool = False
+    # No n-gram of this many tokens occurs twice in an output, as in Transformers; 0:
+    # off. Translation only.
+    no_repeat_ngram_size: int = 0
 
     def __post_init__(self):
         check_at_least("beam_size", self.beam_size, 1)
         check_at_least("extra_decode_length", self.extra_decode_length, 0)
+        check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_at_least("max_input_length", self.max_input_length, 1)
         check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
         if not 0 <= self.length_penalty_alpha < math.inf:

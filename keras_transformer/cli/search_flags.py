@@ -19,6 +19,15 @@ LENGTH_PENALTY_ALPHA = flags.DEFINE_float(
     "alpha of the length penalty; 0 is none; default: the model's.",
     lower_bound=0.0,
 )
+NO_REPEAT_NGRAM_SIZE = flags.DEFINE_integer(
+    "no_repeat_ngram_size",
+    None,
+    "No n-gram of this many tokens occurs twice in a translation, which stops loops; "
+    "0 is off; default: the model's.",
+    lower_bound=0,
+)
+# All of them. An export has fixed them.
+ALL = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, NO_REPEAT_NGRAM_SIZE)
 
 
 def given() -> dict[str, Any]:
@@ -26,8 +35,7 @@ def given() -> dict[str, Any]:
 
     `ModelDir.load_translator` and `load_parser` take them.
     """
-    holders = (BEAM_SIZE, LENGTH_PENALTY_ALPHA)
-    return {flag.name: flag.value for flag in holders if flag.value is not None}
+    return {flag.name: flag.value for flag in ALL if flag.value is not None}
 
 
 def check_num_best(num_best: flags.FlagHolder, config: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-`take_step` calls the model, then `only_allowed` -> `forced_tokens` ->
+`take_step` calls the model, then `forced_tokens` -> `only_allowed` ->
 `pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
 `search_straight` takes all steps in one loop. `search_compacting` takes blocks of
 steps: `gather_rows` -> the steps -> `scatter_rows` -> `next_working_set`. When all
@@ -43,6 +43,7 @@ from keras_transformer.decoding.checks import (
     checked_answer,
     checked_prefix,
 )
+from keras_transformer.decoding.repetition import repeats_ngram
 from keras_transformer.decoding.scoring import (
     NEGATIVE_INFINITY,
     extended_log_probs,
@@ -203,9 +204,12 @@ def beam_search(
             uses the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
             int under XLA.
-        config: `beam_size`, the length penalty and `force_eos` are read. With
-            `force_eos` the last token of a sentence at its limit can only be EOS, and
-            is scored with the model's probability.
+        config: `beam_size`, the length penalty, `force_eos` and `no_repeat_ngram_size`
+            are read. With `force_eos` the last token of a sentence at its limit can
+            only be EOS, and is scored with the model's probability. With
+            `no_repeat_ngram_size` tokens that repeat an n-gram of their hypothesis
+            become impossible; others keep the model's probability. A forced prefix may
+            repeat itself.
         bos_id: The first input. The model may also choose it as an output.
         eos_id: Ends a hypothesis.
         pad_id: Fills `tokens` after the end.
@@ -361,10 +365,8 @@ def take_step(
     logits, cache = checked_answer(
         answer, cache, settings.config.beam_size, settings.eos_id
     )
-    choices = only_allowed(
-        settings.allowed_tokens, search, logits, step, sentences.source
-    )
     forced = forced_tokens(settings, step, sentences)
+    choices = only_allowed(settings, search, logits, step, sentences.source, forced)
     candidates = pick_candidates(settings, search, logits, choices, step, forced)
     after, ancestry = keep_alive(search, candidates, past.ancestry)
     after = keep_finished(settings, after, candidates)
@@ -415,20 +417,6 @@ def with_own_slots(ancestry: tf.Tensor, first_column: tf.Tensor) -> tf.Tensor:
     return ancestry | (tf.range(tf.shape(ancestry)[2]) == own[:, tf.newaxis])
 
 
-def only_allowed(
-    allowed_tokens: AllowedTokens | None,
-    search: SearchState,
-    logits: tf.Tensor,
-    step: tf.Tensor,
-    source: Any,
-) -> tf.Tensor:
-    """Return the logits with -inf for tokens that are not allowed."""
-    if allowed_tokens is None:
-        return logits
-    allowed = allowed_tokens(search.alive_tokens, step, source)
-    return tf.where(checked_allowed(allowed, logits), logits, -math.inf)
-
-
 def forced_tokens(
     settings: Settings, step: tf.Tensor, sentences: Sentence
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
@@ -450,6 +438,27 @@ def forced_tokens(
         prefix_tokens = padded[:, tf.minimum(step, tf.shape(prefix)[1])]
         tokens = tf.where(prefix_tokens == pad_id, tokens, prefix_tokens)
     return tokens != pad_id, tokens
+
+
+def only_allowed(
+    settings: Settings,
+    search: SearchState,
+    logits: tf.Tensor,
+    step: tf.Tensor,
+    source: Any,
+    forced: tuple[tf.Tensor, tf.Tensor] | None,
+) -> tf.Tensor:
+    """Return the logits with -inf for tokens that are not allowed."""
+    choices, tokens = logits, search.alive_tokens
+    if settings.allowed_tokens is not None:
+        allowed = settings.allowed_tokens(tokens, step, source)
+        choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)
+    if size := settings.config.no_repeat_ngram_size:
+        is_repeat = repeats_ngram(tokens, step, size, logits.shape[-1])
+        if forced is not None:
+            is_repeat &= ~forced[0][:, tf.newaxis, tf.newaxis]
+        choices = tf.where(is_repeat, -math.inf, choices)
+    return choices
 
 
 def pick_candidates(

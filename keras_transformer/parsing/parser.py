@@ -99,6 +99,7 @@ class Parser(SequenceGenerator):
         super().__init__(model, tokenizer, decoding, name="parser")
         check_symbols(model, vocabulary)
         check_room(self.decoding)
+        check_repeats(self.decoding)
         self.vocabulary = vocabulary
         self.constraint = constraint or ConstraintConfig()
         self.constrained = constrained
@@ -305,3 +306,12 @@ def check_room(decoding: DecodingConfig) -> None:
                 f"`{name}` must be at least 2 for parsing, so that the smallest tree "
                 f"fits. Received: {name}={getattr(decoding, name)}."
             )
+
+
+def check_repeats(decoding: DecodingConfig) -> None:
+    """Raise ValueError if the search may not repeat symbols, as every tree does."""
+    if decoding.no_repeat_ngram_size:
+        raise ValueError(
+            "`no_repeat_ngram_size` must be 0 for parsing: brackets repeat in every "
+            f"tree. Received: no_repeat_ngram_size={decoding.no_repeat_ngram_size}."
+        )

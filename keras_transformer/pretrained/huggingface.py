@@ -192,7 +192,7 @@ def _generation_options(folder: pathlib.Path, options: Options) -> Options:
     own_ids = {name: (options.get(name),) for name in _SPECIAL_IDS.values()}
     check_options(str(path), own, own_ids)
     generation = Options(path, {**options, **own})
-    check_numbers(generation, "length_penalty", "num_beams")
+    check_numbers(generation, "length_penalty", "num_beams", "no_repeat_ngram_size")
     forced_eos = (None, options["eos_token_id"])
     forced = {"forced_bos_token_id": (None,), "forced_eos_token_id": forced_eos}
     check_options(str(path), generation, forced)
@@ -423,6 +423,7 @@ def _decoding_config(options, generation, names) -> DecodingConfig:
         beam_size=generation.get("num_beams", 4),
         length_penalty="power",
         length_penalty_alpha=generation.get("length_penalty", 1.0),
+        no_repeat_ngram_size=generation.get("no_repeat_ngram_size", 0),
         max_input_length=int(min(limits)),
     )
 

@@ -96,11 +96,16 @@ def test_more_translations_than_hypotheses_are_refused(
     refuse(program, "--beam_size=0: 0 is not a positive", beam_size=0, **given)
     message = "--length_penalty_alpha=-0.1: -0.1 is not a non-negative"
     refuse(program, message, length_penalty_alpha=-0.1, **given)
+    message = "--no_repeat_ngram_size=-1: -1 is not a non-negative"
+    refuse(program, message, no_repeat_ngram_size=-1, **given)
 
 
 def test_what_an_export_has_fixed_is_no_flag_of_its_translation(refuse):
     message = "--beam_size is fixed when a model is exported"
     refuse("bin/translate.py", message, saved_model="export/1", beam_size=2)
+    message = "--no_repeat_ngram_size is fixed when a model is exported"
+    for program in ("bin/translate.py", "export/serve.py"):
+        refuse(program, message, saved_model="export/1", no_repeat_ngram_size=0)
 
 
 def test_what_cannot_be_exported_is_refused(refuse, model_dir):

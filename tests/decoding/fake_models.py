@@ -106,6 +106,7 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
         beam_size=beam_size,
         length_penalty_alpha=alpha,
         force_eos=arguments.pop("force_eos", False),
+        no_repeat_ngram_size=arguments.pop("no_repeat_ngram_size", 0),
     )
     return beam_search(
         model.step,
@@ -163,15 +164,27 @@ def enumerated(model, sentence: int, limit: int, alpha: float):
     return sorted(ranked, reverse=True)
 
 
-def reference_search(model, sentence: int, limit: int, beam_size: int, alpha: float):
+def reference_search(
+    model,
+    sentence: int,
+    limit: int,
+    beam_size: int,
+    alpha: float,
+    is_allowed=lambda tokens: True,
+):
     """The rules of the search in lists: [(finished, score, tokens)], best first."""
     table, size = token_log_probs(model, sentence), model.vocab_size
+    num_rows = len(table)
     alive, finished = [(0.0, ())], []
     for _ in range(limit):
         longer = [
-            (log_prob + table[prefix_number(tokens, size), token], (*tokens, token))
+            (
+                log_prob + table[prefix_number(tokens, size, num_rows), token],
+                (*tokens, token),
+            )
             for log_prob, tokens in alive
             for token in range(size)
+            if is_allowed((*tokens, token))
         ]
         wanted = 2 * beam_size if beam_size > 1 else 1
         longer = sorted(longer, reverse=True)[:wanted]

@@ -288,9 +288,13 @@ def test_the_paper_parses_with_beam_21():
             "`extra_decode_length` must be at least 2 for parsing, so that the "
             "smallest tree fits. Received: extra_decode_length=1",
         ),
+        (
+            {"no_repeat_ngram_size": 3},
+            "`no_repeat_ngram_size` must be 0 for parsing: brackets repeat",
+        ),
     ],
 )
-def test_limits_without_room_for_a_tree_are_rejected(options, message):
+def test_limits_that_no_tree_keeps_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         make_parser(**options)
 

@@ -25,7 +25,11 @@ TEXTS = [
     ">>deu<< two",
     "",
 ]
-SETTINGS = {"extra_decode_length": 5, "max_input_length": 90}
+SETTINGS = {
+    "extra_decode_length": 5,
+    "max_input_length": 90,
+    "no_repeat_ngram_size": 3,
+}
 
 
 def make_translator(tokenizer=None, **options):
@@ -172,10 +176,12 @@ def test_transformers_finds_what_it_reads(tmp_path):
         assert values["forced_eos_token_id"] is None
     assert generation["bad_words_ids"] == [[0]]
     assert (generation["num_beams"], generation["length_penalty"]) == (4, 0.6)
+    assert generation["no_repeat_ngram_size"] == 3
     assert tokenizer["split_special_tokens"] is True
     assert tokenizer["model_max_length"] == 90
     read = importing.read(tmp_path / "published")
     assert read.decoding.max_input_length == 90
+    assert read.decoding.no_repeat_ngram_size == 3
     with (tmp_path / "published" / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert header["__metadata__"] == {"format": "pt"}

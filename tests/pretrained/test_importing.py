@@ -225,7 +225,8 @@ def test_null_is_an_option_that_is_not_set(tmp_path):
     folder = tmp_path / "published"
     small_published.write_huggingface(folder)
     plain = importing.read(folder)
-    nothing = dict.fromkeys(("length_penalty", "num_beams", "forced_bos_token_id"))
+    names = ("length_penalty", "num_beams", "forced_bos_token_id")
+    nothing = dict.fromkeys((*names, "no_repeat_ngram_size"))
     with_option("generation_config.json", **nothing)(folder)
     with_option(max_position_embeddings=None, activation_dropout=None)(folder)
     read = importing.read(folder)
@@ -372,6 +373,10 @@ POSITIONS = "model.encoder.embed_positions.weight"
         (
             with_option("generation_config.json", length_penalty="x"),
             "length_penalty must be a number",
+        ),
+        (
+            with_option("generation_config.json", no_repeat_ngram_size="x"),
+            "no_repeat_ngram_size must be a number",
         ),
         (
             damaged(lambda tensors: tensors.update({FC1: tensors[FC1].astype("i1")})),

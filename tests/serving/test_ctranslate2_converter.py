@@ -7,7 +7,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import tokenization
-from keras_transformer.config import ModelConfig
+from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
@@ -19,7 +19,10 @@ from tests.small_models import LINES, choosing_model
 PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("2", "3")]
 
 
-def make_translator(**options):
+GREEDY = DecodingConfig(beam_size=1)
+
+
+def make_translator(decoding=GREEDY, **options):
     tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size,
@@ -31,7 +34,7 @@ def make_translator(**options):
     )
     model = choosing_model(config, seed=5, scale=0.4)
     return Translator(
-        model, tokenizer, extra_decode_length=5, beam_size=1, length_penalty_alpha=0.0
+        model, tokenizer, decoding, extra_decode_length=5, length_penalty_alpha=0.0
     )
 
 
@@ -89,6 +92,47 @@ def test_both_find_the_same_words(tmp_path):
         found = translator.search(tokens).tokens[0, 0].numpy()[:8]
         own = [p.decode() for p in translator.tokenizer.pieces(found).numpy() if p]
         assert [p for p in own if p != "</s>"] == result.hypotheses[0]
+
+
+def own_search(translator, text):
+    """Return the pieces of the best hypothesis, without EOS, and its score."""
+    found = translator.search(translator.source_tokens(tf.constant([text]))[0])
+    pieces = translator.tokenizer.pieces(found.tokens[0, 0]).numpy()
+    return [p.decode() for p in pieces if p not in (b"", b"</s>")], found.scores[0, 0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
+    translator = make_translator(DecodingConfig(beam_size=1, no_repeat_ngram_size=size))
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    for text in LINES:
+        own, _ = own_search(translator, text)
+        (result,) = theirs.translate_batch(
+            [pieces_of(translator, text)],
+            beam_size=1,
+            no_repeat_ngram_size=size,
+            max_decoding_length=len(own),
+        )
+        assert own == result.hypotheses[0]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_beam_without_repeated_ngrams_keeps_the_models_probabilities(tmp_path, size):
+    """CTranslate2 rescales the probabilities of the tokens that are left instead.
+
+    So its beam may be another one, and its scoring gives the reference.
+    """
+    translator = make_translator(DecodingConfig(beam_size=4, no_repeat_ngram_size=size))
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    for text in LINES:
+        own, score = own_search(translator, text)
+        ngrams = [tuple(own[i : i + size]) for i in range(len(own) - size + 1)]
+        assert len(ngrams) == len(set(ngrams)) > 10
+        (scored,) = theirs.score_batch([pieces_of(translator, text)], [own])
+        # Without EOS: the limit has cut it.
+        np.testing.assert_allclose(sum(scored.log_probs[:-1]), score, atol=1e-2)
 
 
 def test_int8_probabilities_are_close(tmp_path):
