@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer import config as config_lib
@@ -17,6 +18,20 @@ from keras_transformer.layers.linear import (
 )
 
 Tensor = Any
+
+
+class _Uncopied:
+    """An array that `np.array` does not copy.
+
+    Keras saves `np.array` of each variable, and the embedding is the largest. NumPy
+    leaves it to `__array__` whether to copy.
+    """
+
+    def __init__(self, array: np.ndarray):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -89,9 +104,8 @@ class TokenEmbedding(keras.layers.Layer):
         return logits + ops.cast(self.output_bias, "float32")
 
     def save_own_variables(self, store):
-        # Keras copies a variable twice to save it, a tensor once.
         for number, variable in enumerate(self.weights):
-            store[str(number)] = variable.value.read_value()
+            store[str(number)] = _Uncopied(np.asarray(variable.value.read_value()))
 
     def get_config(self):
         return {

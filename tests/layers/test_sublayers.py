@@ -279,3 +279,17 @@ def test_positions_that_begin_anew_have_the_encodings_of_the_first(encoding):
 )
 def test_keeps_the_layer_contract(make, inputs):
     check_layer(make, *inputs)
+
+
+def test_an_embedding_is_saved_without_a_copy_of_it():
+    """Keras saves what `np.array` makes of the values."""
+    layer = TokenEmbedding(7, 6, use_output_bias=True)
+    layer.build()
+    store = {}
+    layer.save_own_variables(store)
+    for saved, variable in zip(
+        store.values(), (layer.embeddings, layer.output_bias), strict=True
+    ):
+        values = np.asarray(variable.value.read_value())
+        assert np.shares_memory(np.array(saved), values)
+        np.testing.assert_array_equal(np.array(saved), values)
