@@ -82,6 +82,8 @@ EXTRAS_REQUIRE = {
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
     "filter": FILTER,
+    # Users of benchmarks/server_load.py.
+    "load": ["locust>=2.47,<3"],
     "docs": DOCS,
     "dev": [
         *TEST,

@@ -1,5 +1,6 @@
 """The programs that time training, search and program starts, at tiny sizes."""
 
+import importlib.util
 import json
 import math
 import shlex
@@ -240,3 +241,26 @@ def test_start_parts_names_wrong_arguments(repository, arguments, message):
     ended = run_start_parts(repository, *arguments)
     assert ended.returncode == 2
     assert message in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--model_dir is needed."),
+        (
+            ["--model_dir=a", "--input=b"],
+            "benchmarks/server_load.py needs locust: install keras_transformer[load].",
+        ),
+    ],
+)
+def test_a_load_that_cannot_be_made_is_rejected(repository, arguments, message):
+    if message.startswith("bench") and importlib.util.find_spec("locust"):
+        pytest.skip("Locust is installed")
+    ended = subprocess.run(
+        [sys.executable, repository / "benchmarks" / "server_load.py", *arguments],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == f"server_load.py: {message}"

@@ -35,6 +35,8 @@ NOT_RUN = {
     r"translate_file|this_machine)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
+    r"^python benchmarks/server_load\.py ": "needs Locust; "
+    "tests/benchmarks/test_latencies.py",
     r"^opusfilter |data/clean": "needs OpusFilter; "
     "tests/benchmarks/test_noisy_corpus.py",
     r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
