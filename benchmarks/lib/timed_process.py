@@ -24,6 +24,7 @@ class TimedProcess(NamedTuple):
     seconds: float
     # Of all its threads and children.
     cpu_seconds: float
+    # The sum of its own peak and those of its children.
     peak_bytes: int
 
 
@@ -41,8 +42,7 @@ def run(command: Sequence[str | os.PathLike]) -> TimedProcess:
         )
         while process.poll() is None:
             # The peak of a process that has ended counts memory of its parent.
-            with contextlib.suppress(OSError):
-                peak = measure.memory_kib(process=process.pid)
+            peak = max(peak, _family_kib(process.pid))
             time.sleep(0.02)
         if process.returncode:
             errors.seek(0)
@@ -51,3 +51,13 @@ def run(command: Sequence[str | os.PathLike]) -> TimedProcess:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return TimedProcess(time.perf_counter() - began, cpu, 1024 * peak)
+
+
+def _family_kib(process: int) -> int:
+    """Return the sum of the peaks of a process and its descendants, 0 if it ended."""
+    total = 0
+    with contextlib.suppress(OSError):
+        total = measure.memory_kib(process=process)
+        for file in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
+            total += sum(map(_family_kib, map(int, file.read_text().split())))
+    return total
