@@ -80,7 +80,8 @@ def resolve(
 
     Raises:
         ValueError: If a choice is unknown, the embeddings are shared although the sides
-            have separate vocabularies, or the model cannot be trained packed.
+            have separate vocabularies, the model to start from has another vocabulary,
+            or it cannot be trained packed.
     """
     check_choice("precision", precision, PRECISIONS)
     if preset.training.pack:
@@ -91,6 +92,13 @@ def resolve(
             f"for {metadata.target_language}. Received: share_embeddings=True. Choose "
             "--preset=parsing_tiny, parsing_wsj or parsing_semi, or pass "
             "--noshare_embeddings."
+        )
+    num_targets = metadata.target_vocab_size or metadata.vocab_size
+    if max(preset.model.suppressed_ids, default=-1) >= num_targets:
+        raise ValueError(
+            "The model of --init_checkpoint has another vocabulary than the corpus, "
+            f"which has {num_targets:,} entries. Prepare the corpus with "
+            "--tokenizer_from and the folder of the model."
         )
     model = dataclasses.replace(
         preset.model,

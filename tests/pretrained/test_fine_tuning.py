@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from keras_transformer import data, tokenization
+from keras_transformer import data, presets, tokenization
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.training import fine_tuning
+from keras_transformer.training import fine_tuning, run_setup
 from tests.pretrained import small_published
 from tests.small_models import LINES
 
@@ -170,3 +170,14 @@ def test_languages_that_the_model_cannot_learn_are_refused(
 def test_an_unknown_language_of_text_files_is_refused(prepare):
     with pytest.raises(ValueError, match="must be one of the model's languages"):
         prepare(target_language="xx")
+
+
+def test_a_corpus_of_a_smaller_vocabulary_is_refused(multilingual, prepare):
+    """Padding, which the model never chooses, has a higher id."""
+    metadata = dataclasses.replace(data.read_metadata(prepare()), vocab_size=4)
+    preset = presets.of_run(str(multilingual / "model"))
+    preset = dataclasses.replace(
+        preset, model=dataclasses.replace(preset.model, suppressed_ids=(5,))
+    )
+    with pytest.raises(ValueError, match="another vocabulary than the corpus.* has 4"):
+        run_setup.resolve(preset, metadata)
