@@ -34,7 +34,9 @@ def model():
 @pytest.fixture
 def ask(model):
     """Return what posts texts to the server of the model."""
-    config = ServerConfig(batch_timeout_ms=0, max_queued_texts=3, max_texts=3)
+    config = ServerConfig(
+        batch_timeout_ms=0, num_batch_threads=1, max_queued_texts=3, max_texts=3
+    )
     with testclient.TestClient(server.make_app(model.served(), config)) as opened:
 
         def post(*texts):
@@ -127,7 +129,7 @@ def test_metrics_count_requests_by_route_and_batches_by_size(ask):
 
 def test_a_client_that_leaves_is_dropped(model):
     """Its text is not translated; those of others are."""
-    config = ServerConfig(batch_timeout_ms=0)
+    config = ServerConfig(batch_timeout_ms=0, num_batch_threads=1)
     with running(server.make_app(model.served(), config)) as address:
         model.gate.clear()
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -172,7 +174,9 @@ def test_our_client_of_tf_serving_works_unchanged(model):
 
 def test_a_server_that_ends_finishes_what_it_accepted(model):
     async def story():
-        app = server.make_app(model.served(), ServerConfig(batch_timeout_ms=0))
+        app = server.make_app(
+            model.served(), ServerConfig(batch_timeout_ms=0, num_batch_threads=1)
+        )
         async with app.router.lifespan_context(app):
             sent = []
 
