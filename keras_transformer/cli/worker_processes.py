@@ -7,12 +7,13 @@ many lines, processes with a thread each are faster.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Self
 
@@ -49,9 +50,10 @@ class WorkerProcesses:
             initargs=(load, num_threads),
         )
         try:
-            # As many at once, so that every process starts.
-            facts = [self._pool.submit(_facts) for _ in range(num_workers)]
-            limit, language = [self._result(each) for each in facts][0]
+            with _naming_killed_processes():
+                # As many at once, so that every process starts.
+                facts = [self._pool.submit(_facts) for _ in range(num_workers)]
+                limit, language = [each.result() for each in facts][0]
         except BaseException:
             self.close()
             raise
@@ -73,19 +75,21 @@ class WorkerProcesses:
     def _translate_batch(self, text):
         import tensorflow as tf
 
-        future = self._pool.submit(_translate_batch, text.numpy().tolist())
-        return {
-            name: tf.constant(value) for name, value in self._result(future).items()
-        }
+        with _naming_killed_processes():
+            texts = text.numpy().tolist()
+            answer = self._pool.submit(_translate_batch, texts).result()
+        return {name: tf.constant(value) for name, value in answer.items()}
 
-    def _result(self, future: concurrent.futures.Future) -> Any:
-        try:
-            return future.result()
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "A process that translates was killed, perhaps for want of memory: "
-                "each has a model of its own. Give fewer --num_workers."
-            ) from error
+
+@contextlib.contextmanager
+def _naming_killed_processes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise ChildProcessError(
+            "A process that translates was killed, perhaps for want of memory: "
+            "each has a model of its own. Give fewer --num_workers."
+        ) from error
 
 
 def _start_worker(load: Callable[[], TranslationModel], num_threads: int) -> None:
