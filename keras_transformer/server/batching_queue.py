@@ -136,10 +136,9 @@ class BatchingQueue:
                 raise
             except BaseException as error:
                 # Whatever it is: without a worker, all requests would wait for ever.
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
                 for row in batch:
                     if not row.answer.done():
-                        row.answer.set_exception(ModelError(reason))
+                        row.answer.set_exception(_model_error(error))
                 continue
             for row, answer in zip(batch, answers, strict=True):
                 if not row.answer.done():
@@ -151,7 +150,7 @@ class BatchingQueue:
         self._on_batch(signature, len(batch))
         inputs = {name: [row.values[name] for row in batch] for name in batch[0].values}
         outputs = await asyncio.get_running_loop().run_in_executor(
-            self._pool, self._run, signature, inputs
+            self._pool, self._run_model, signature, inputs
         )
         for name, values in outputs.items():
             if len(values) != len(batch):
@@ -162,6 +161,15 @@ class BatchingQueue:
             {name: values[index : index + 1] for name, values in outputs.items()}
             for index in range(len(batch))
         ]
+
+    def _run_model(
+        self, signature: str, inputs: Mapping[str, list]
+    ) -> Mapping[str, np.ndarray]:
+        try:
+            return self._run(signature, inputs)
+        except BaseException as error:
+            # A future cannot hold StopIteration, and CancelledError ends a worker.
+            raise _model_error(error) from error
 
     async def _next_batch(self) -> list[_Row]:
         """Wait for rows and take those of the next batch."""
@@ -194,6 +202,11 @@ class BatchingQueue:
         taken = set(batch)
         self._waiting = [row for row in self._waiting if row not in taken]
         return batch
+
+
+def _model_error(error: BaseException) -> ModelError:
+    """Return an error with the first line of another."""
+    return ModelError((str(error).splitlines() or [type(error).__name__])[0])
 
 
 def _concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:

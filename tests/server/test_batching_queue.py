@@ -1,6 +1,7 @@
 """How rows of concurrent requests are joined into batches."""
 
 import asyncio
+import concurrent.futures
 
 import numpy as np
 import pytest
@@ -151,7 +152,16 @@ def test_a_batch_that_fails_fails_only_its_own_requests():
     assert others == [["first"], ["a" * 99], ["bad"], ["de"], ["c" * 99]]
 
 
-@pytest.mark.parametrize("error", [SystemExit("no power"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit("no power"),
+        KeyboardInterrupt(),
+        StopIteration("no power"),
+        asyncio.CancelledError("no power"),
+        concurrent.futures.CancelledError("no power"),
+    ],
+)
 def test_whatever_the_model_raises_the_next_request_is_answered(monkeypatch, error):
     async def story(queue, model):
         with monkeypatch.context() as patched:
