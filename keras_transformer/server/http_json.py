@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ async def read_object(request: fastapi.Request) -> dict[str, Any]:
         HTTPException: If it is not one.
     """
     try:
-        content = json.loads(await request.body())
+        content = json.loads(await request.body(), parse_float=_finite)
     except RecursionError as error:
         raise HTTPException(400, "JSON Parse error: it is nested too deeply") from error
     except ValueError as error:
@@ -51,6 +52,14 @@ async def read_object(request: fastapi.Request) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise HTTPException(400, "The body must be a JSON object")
     return content
+
+
+def _finite(number: str) -> float:
+    """Return a number of a body; unlike NaN and Infinity, 1e400 must be a mistake."""
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number} is beyond the range of float64")
+    return value
 
 
 def check_num_texts(count: int, config: ServerConfig) -> None:

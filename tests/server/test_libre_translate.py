@@ -1,5 +1,7 @@
 """LibreTranslate's API as our server speaks it, and a client made for it."""
 
+import json
+
 import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette import testclient
@@ -128,6 +130,22 @@ def test_alternatives_are_bounded_and_differ(client):
 )
 def test_a_wrong_request_is_refused(client, fields, message):
     response = client.post("/translate", json={**ASK, **fields})
+    assert response.status_code == 400
+    assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        ("1e400", "JSON Parse error: 1e400 is beyond the range of float64"),
+        ("NaN", "alternatives parameter is not a number"),
+        ("Infinity", "alternatives parameter is not a number"),
+    ],
+)
+def test_a_number_without_a_value_is_refused(client, number, message):
+    body = json.dumps({**ASK, "q": "a", "alternatives": 0}).replace("0", number)
+    headers = {"Content-Type": "application/json"}
+    response = client.post("/translate", content=body, headers=headers)
     assert response.status_code == 400
     assert message in response.json()["error"]
 

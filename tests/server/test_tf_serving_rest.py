@@ -146,6 +146,12 @@ def test_invalid_utf8_reaches_the_model_as_bytes(client):
         ({"inputs": {"text": "a"}}, "Input text must be a list with one item per text"),
         ({"inputs": [1]}, "input text must be of type string. Received: 1"),
         ({"inputs": [math.nan]}, "must be of type string. Received: nan"),
+        ('{"inputs": [-1e400]}', "JSON Parse error: -1e400 is beyond the range of"),
+        (
+            '{"signature_name": "sample", "instances": '
+            '[{"text": "a", "temperature": 1e400, "seed": 1}]}',
+            "JSON Parse error: 1e400 is beyond the range of float64",
+        ),
         ({"inputs": [["a"]]}, "must be of type string. Received: ['a']"),
         ({"inputs": [{"b64": "?"}]}, "of type string. Received: {'b64': '?'}"),
         ({"inputs": [{"b64": 7}]}, "of type string. Received: {'b64': 7}"),
