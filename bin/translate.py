@@ -18,7 +18,13 @@ with it. Standard error shows the progress every ten seconds, and at the end how
 lines were cut to the length that the model reads.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
-from 0, the score and the translation, separated by tabs.
+from 0, the score and the translation, separated by tabs. With --alignments and
+--token_scores, tabs and columns follow each translation:
+
+    Ein Mann .    0-0 1-1 2-2    ▁Ein:-0.0312 ▁Mann:-0.0087 ▁.:-0.0020 </s>:-0.0001
+
+The first is in Moses format, numbers of words of the source and of the translation. It
+is empty for text that the vocabulary does not keep as it is.
 """
 
 from __future__ import annotations
@@ -69,6 +75,17 @@ _OUTPUT = flags.DEFINE_string(
 )
 _NBEST = flags.DEFINE_integer(
     "nbest", None, "Translations of each line, best first.", lower_bound=1
+)
+_ALIGNMENTS = flags.DEFINE_bool(
+    "alignments",
+    False,
+    "After each translation, which word of the source each word comes from, by the "
+    "attention of the model.",
+)
+_TOKEN_SCORES = flags.DEFINE_bool(
+    "token_scores",
+    False,
+    "After each translation, its tokens and their log probabilities.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -125,6 +142,7 @@ def _made_from(lines):
         "search": search_flags.given(),
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
+        "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
         "format": _FORMAT.value,
         "batch_size": _BATCH_SIZE.value,
     }
@@ -138,6 +156,9 @@ def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
+    for flag in (_ALIGNMENTS, _TOKEN_SCORES):
+        if flag.value and (_NBEST.value is not None or _FORMAT.value != "lines"):
+            raise ValueError(f"--{flag.name} is for --format=lines without --nbest.")
     if _FORMAT.value != "lines":
         _check_document_flags()
     if _SAVED_MODEL.value is None:
@@ -249,13 +270,17 @@ def _loaded(stack):
 
 def _loader():
     """Return a function that loads the model that the flags name."""
+    is_aligned = _ALIGNMENTS.value or _TOKEN_SCORES.value
     if _SAVED_MODEL.value is not None:
         return functools.partial(
-            translation_models.from_saved_model, _SAVED_MODEL.value
+            translation_models.from_saved_model,
+            _SAVED_MODEL.value,
+            is_aligned=is_aligned,
         )
     return functools.partial(
         translation_models.from_model_dir,
         MODEL_DIR.value,
+        is_aligned=is_aligned,
         checkpoint=CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),
@@ -267,10 +292,21 @@ def _format(translations, first):
     """Yield the output lines of translations; `first` is the number of the first."""
     for number, translation in enumerate(translations, start=first):
         if _NBEST.value is None:
-            yield text_files.one_line(translation.text)
+            columns = [translation.text, *_columns(translation)]
+            yield "\t".join(map(text_files.one_line, columns))
             continue
         for text, score in translation.nbest:
             yield f"{number}\t{score:.6f}\t{text_files.one_line(text)}"
+
+
+def _columns(translation):
+    """Yield what follows a translation."""
+    if _ALIGNMENTS.value:
+        yield " ".join(f"{source}-{target}" for source, target in translation.alignment)
+    if _TOKEN_SCORES.value:
+        yield " ".join(
+            f"{piece}:{score:.4f}" for piece, score in translation.token_scores
+        )
 
 
 def run() -> None:

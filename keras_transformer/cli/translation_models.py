@@ -21,30 +21,37 @@ class TranslationModel(NamedTuple):
     at_once: int
 
 
-def from_saved_model(path: str) -> TranslationModel:
+def from_saved_model(path: str, *, is_aligned: bool = False) -> TranslationModel:
     """Load an exported model, EXPORT_DIR/VERSION.
+
+    Args:
+        path: The folder.
+        is_aligned: Whether to give the outputs of `Translator.align_batch` too.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate, or is damaged.
+        ValueError: If it has no signature for it, or is damaged.
     """
     from keras_transformer.inference import batching
     from keras_transformer.serving import saved_model
 
     description = saved_model.read_description(path)
     return TranslationModel(
-        saved_model.load(path),
+        saved_model.load_aligned(path) if is_aligned else saved_model.load(path),
         description.get("decoding", {}).get("max_input_length"),
         description.get("source_language"),
         batching.BATCHES_AT_ONCE,
     )
 
 
-def from_model_dir(path: str, **options: Any) -> TranslationModel:
+def from_model_dir(
+    path: str, *, is_aligned: bool = False, **options: Any
+) -> TranslationModel:
     """Load a trained model.
 
     Args:
         path: The model_dir.
+        is_aligned: Same as in `from_saved_model`.
         **options: Arguments of `ModelDir.load_translator`.
 
     Raises:
@@ -56,9 +63,13 @@ def from_model_dir(path: str, **options: Any) -> TranslationModel:
 
     model_dir = ModelDir(path)
     translator = model_dir.load_translator(**options).with_prepared_weights()
+    # Bound tf.functions do not keep their object alive; a lambda does.
     return TranslationModel(
-        # A bound tf.function does not keep its object alive; a lambda does.
-        lambda text: translator.translate_batch(text),
+        lambda text: (
+            translator.align_batch(text)
+            if is_aligned
+            else translator.translate_batch(text)
+        ),
         translator.decoding.max_input_length,
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,

@@ -21,6 +21,7 @@ from keras_transformer.inference.batching import (
     in_blocks,
 )
 from keras_transformer.inference.generator import SequenceGenerator
+from keras_transformer.inference.word_alignment import word_alignment
 from keras_transformer.model.transformer import Transformer
 
 
@@ -53,6 +54,11 @@ class Translation(NamedTuple):
     truncated: bool
     # The best hypotheses, best first.
     nbest: tuple[Hypothesis, ...]
+    # Pairs of a source word and the word of `text` that comes from it, from 0, and the
+    # pieces of `text` with their log probabilities in nats; only from functions with
+    # the outputs of `Translator.align_batch`.
+    alignment: tuple[tuple[int, int], ...] = ()
+    token_scores: tuple[tuple[str, float], ...] = ()
 
 
 class Translator(SequenceGenerator):
@@ -123,6 +129,78 @@ class Translator(SequenceGenerator):
         tokens, truncated = self.source_tokens(text)
         result = self.search(tokens, num_best=self.num_best)
         return self.to_text(tokens, truncated, result, self.num_best)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+    )
+    def align_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translate a batch and tell where each piece comes from, in the graph.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            Those of `translate_batch` with the best translation alone;
+            "source_pieces", string `[batch, source]`, and "target_pieces", string
+            `[batch, target]`, both with "</s>" at the end, then ""; "attention",
+            float32 `[batch, target, source]`: encoder-decoder attention of the
+            penultimate layer (the one that aligns best: Garg et al. 2019), mean over
+            heads; "log_probabilities", float32 `[batch, target]`, of each target piece
+            without length penalty. The last two are 0 at the padding.
+        """
+        source, truncated = self.source_tokens(text)
+        result = self.search(source)
+        # At least one position, so that a batch without words has a shape.
+        target = tf.pad(
+            result.tokens[:, 0],
+            [[0, 0], [0, 1]],
+            constant_values=self.model.config.pad_id,
+        )
+        most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
+        target = target[:, :most]
+        output, weights = self.decode(source, target)
+        attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
+        is_target = target != self.model.config.pad_id
+        log_probs = self.token_log_probs(output, target)
+        # A prefix of the model's own is not predicted.
+        is_predicted = tf.range(most) >= tf.shape(self.own_prefix(0))[1]
+        return {
+            **self.to_text(source, truncated, result, 1),
+            "source_pieces": self.tokenizer.pieces(source),
+            "target_pieces": self.tokenizer.target_pieces(target),
+            "attention": tf.where(
+                is_target[:, :, tf.newaxis], tf.cast(attention, tf.float32), 0.0
+            ),
+            "log_probabilities": tf.where(is_predicted, log_probs, 0.0),
+        }
+
+    def token_log_probs(
+        self, decoder_output: tf.Tensor, target_tokens: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the log probability of each token of given targets, in the graph.
+
+        Args:
+            decoder_output: float `[batch, target_length, d_model]`, from `decode`.
+            target_tokens: int32 `[batch, target_length]`, not shifted.
+
+        Returns:
+            float32 `[batch, target_length]`, natural logarithms; 0 at the padding.
+        """
+
+        def log_probs(step):
+            """Handle one position: logits of all positions would not fit in memory."""
+            states, tokens = step
+            logits = self.model.output_embedding.logits(states[:, tf.newaxis])
+            own = tf.gather(logits[:, 0], tokens, batch_dims=1)
+            return own - tf.reduce_logsumexp(logits[:, 0], axis=-1)
+
+        each = tf.map_fn(
+            log_probs,
+            (tf.transpose(decoder_output, [1, 0, 2]), tf.transpose(target_tokens)),
+            fn_output_signature=tf.TensorSpec([None], tf.float32),
+        )
+        is_real = target_tokens != self.model.config.pad_id
+        return tf.where(is_real, tf.transpose(each), 0.0)
 
     def translate_with_prefix(
         self, text: tf.Tensor, target_prefix: tf.Tensor
@@ -279,7 +357,7 @@ def translate_in_blocks(
 
 def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:
     """Return a function that translates a batch of Python strings."""
-    return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)))
+    return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)), texts)
 
 
 def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:
@@ -311,12 +389,49 @@ def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:
     return translations
 
 
-def _unpack(batch: dict[str, tf.Tensor]) -> list[Translation]:
+def _unpack(batch: dict[str, tf.Tensor], sources: Sequence[str]) -> list[Translation]:
     """Convert the tensors of one batch to Python values."""
     texts = [[text.decode() for text in row] for row in batch["translations"].numpy()]
     scores = batch["scores"].numpy().tolist()
     truncated = batch["truncated"].numpy().tolist()
-    return [
+    translations = [
         Translation(row[0], row_scores[0], cut, tuple(map(Hypothesis, row, row_scores)))
         for row, row_scores, cut in zip(texts, scores, truncated, strict=True)
     ]
+    if "attention" not in batch:
+        return translations
+    return [
+        _with_alignment(translation, source, *row)
+        for translation, source, *row in zip(
+            translations, sources, *_rows_of_alignment(batch), strict=True
+        )
+    ]
+
+
+def _rows_of_alignment(batch):
+    """Return the outputs that `align_batch` adds, NumPy `[batch, ...]`."""
+    names = ("source_pieces", "target_pieces", "attention", "log_probabilities")
+    return [batch[name].numpy() for name in names]
+
+
+def _with_alignment(
+    translation, source, source_pieces, target_pieces, attention, log_probs
+):
+    """Add the results of one row of `align_batch`."""
+    *source_pieces, end = _without_padding(source_pieces)
+    target_pieces = _without_padding(target_pieces)
+    has_end = target_pieces[-1:] == [end]  # not if it was cut at the output limit
+    return translation._replace(
+        alignment=word_alignment(
+            source,
+            translation.text,
+            source_pieces,
+            target_pieces[:-1] if has_end else target_pieces,
+            attention,
+        ),
+        token_scores=tuple(zip(target_pieces, log_probs.tolist(), strict=False)),
+    )
+
+
+def _without_padding(pieces):
+    return [piece.decode("utf-8", "replace") for piece in pieces if piece]

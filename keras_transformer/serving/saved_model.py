@@ -278,6 +278,29 @@ def load(
     return translate_batch
 
 
+def load_aligned(
+    saved_model: str | os.PathLike,
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Load an exported model as in `load`, with the outputs of its signature `align`.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it has no such signature or an earlier one, or is damaged.
+    """
+    check_signature(saved_model, "align", ["log_probabilities"])
+    serve = _signature(saved_model, "align")
+
+    def align_batch(text):
+        result = serve(text=text)
+        return {
+            **result,
+            "translations": result["translation"][:, tf.newaxis],
+            "scores": result["score"][:, tf.newaxis],
+        }
+
+    return align_batch
+
+
 def load_parser(
     saved_model: str | os.PathLike,
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
@@ -302,16 +325,19 @@ def load_all(saved_model: str | os.PathLike) -> Any:
     return _load(saved_model)
 
 
-def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> None:
+def check_signature(
+    saved_model: str | os.PathLike, name: str = SIGNATURE, outputs: Sequence[str] = ()
+) -> None:
     """Raise unless a folder has a model with this signature; loads no weights.
 
     Args:
         saved_model: The folder of a version, local or remote (gs://).
         name: Name of the signature.
+        outputs: Outputs that it must have.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it has no such signature, or is damaged.
+        ValueError: If it has no such signature or outputs, or is damaged.
     """
     graph = _read_graph(saved_model)
     names = [key for key in graph.signature_def if not key.startswith("__")]
@@ -319,6 +345,13 @@ def check_signature(saved_model: str | os.PathLike, name: str = SIGNATURE) -> No
         raise ValueError(
             f"The model in {saved_model} must have the signature {name!r}. "
             f"Received: {', '.join(sorted(names)) or 'none'}."
+        )
+    missing = sorted(set(outputs) - set(graph.signature_def[name].outputs))
+    if missing:
+        raise ValueError(
+            f"The signature {name!r} of the model in {saved_model} has no "
+            f"{', '.join(missing)}, as an earlier version wrote it. Export the model "
+            "again."
         )
 
 

@@ -164,36 +164,19 @@ class ServingModule(tf.Module):
 
     @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
     def align(self, text: tf.Tensor) -> Tensors:
-        """Translate, and return the attention of each target piece to the source.
+        """Translate, and tell where each target piece comes from and how likely it is.
 
         Args:
             text: string `[batch]`, UTF-8.
 
         Returns:
-            "translation", string `[batch]`; "source_pieces", string `[batch, source]`,
-            and "target_pieces", string `[batch, target]`, both with "</s>" at the end,
-            then ""; "attention", float32 `[batch, target, source]`: encoder-decoder
-            attention of the penultimate layer (the one that aligns best: Garg et al.
-            2019), mean over heads; 0 at the padding.
+            Those of `serving_default`, and those that `Translator.align_batch` adds:
+            "source_pieces", "target_pieces", "attention" and "log_probabilities".
         """
-        translator, model = self.translator, self.translator.model
-        source, _ = translator.source_tokens(text)
-        result = translator.search(source)
-        # At least one position, so that a batch without words has a shape.
-        target = tf.pad(
-            result.tokens[:, 0], [[0, 0], [0, 1]], constant_values=model.config.pad_id
-        )
-        most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
-        target = target[:, :most]
-        _, weights = translator.decode(source, target)
-        attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
-        is_target = (target != model.config.pad_id)[:, :, tf.newaxis]
-        return {
-            "translation": translator.tokenizer.detokenize(target),
-            "source_pieces": translator.tokenizer.pieces(source),
-            "target_pieces": translator.tokenizer.target_pieces(target),
-            "attention": tf.where(is_target, tf.cast(attention, tf.float32), 0.0),
-        }
+        result = dict(self.translator.align_batch(text))
+        best = _best(result)
+        del result["translations"], result["scores"]
+        return {**result, **best}
 
     @tf.function(
         input_signature=[
@@ -219,24 +202,10 @@ class ServingModule(tf.Module):
         target, _ = translator.target_tokens(target_text)
         # At least one position, so that an empty batch has a shape.
         target = tf.pad(target, [[0, 0], [0, 1]], constant_values=config.pad_id)
-        labels = tf.transpose(target)  # [target, batch]
         output, _ = translator.decode(source, target)
-
-        def log_probs(step):
-            """Handle one position: logits of all positions would not fit in memory."""
-            states, tokens = step
-            logits = translator.model.output_embedding.logits(states[:, tf.newaxis])
-            own = tf.gather(logits[:, 0], tokens, batch_dims=1)
-            return own - tf.reduce_logsumexp(logits[:, 0], axis=-1)
-
-        each = tf.map_fn(
-            log_probs,
-            (tf.transpose(output, [1, 0, 2]), labels),
-            fn_output_signature=tf.TensorSpec([None], tf.float32),
-        )
-        is_real = labels != config.pad_id
+        each = translator.token_log_probs(output, target)
         return {
-            "log_probability": tf.reduce_sum(tf.where(is_real, each, 0.0), axis=0),
+            "log_probability": tf.reduce_sum(each, axis=1),
             "num_tokens": translator.lengths(target),
         }
 

@@ -239,6 +239,41 @@ def test_documents_name_the_extra_that_is_missing(translate, monkeypatch):
         translate([], saved_model="any", format="text")
 
 
+def shout_aligned(text):
+    """Stands for an export with the signature `align`: one text, a piece a word."""
+    words = [f"▁{word}" for word in text.numpy()[0].decode().split()]
+    length = len(words) + 1
+    return {
+        **shout(text),
+        "source_pieces": tf.constant([[*words, "</s>"]]),
+        "target_pieces": tf.constant([[*map(str.upper, words), "</s>"]]),
+        "attention": tf.eye(length, batch_shape=[1]),
+        "log_probabilities": -0.5 * tf.range(length, dtype=tf.float32)[tf.newaxis],
+    }
+
+
+def test_alignments_and_scores_of_tokens_are_columns(translate, monkeypatch, tmp_path):
+    monkeypatch.setattr(saved_model_lib, "load_aligned", lambda path: shout_aligned)
+    options = {"saved_model": "any", "batch_size": 1}
+    translate(["a dog", "", "cat"], alignments=True, token_scores=True, **options)
+    assert (tmp_path / "out").read_text().splitlines() == [
+        "A DOG\t0-0 1-1\t▁A:-0.0000 ▁DOG:-0.5000 </s>:-1.0000",
+        "\t\t</s>:-0.0000",
+        "CAT\t0-0\t▁CAT:-0.0000 </s>:-0.5000",
+    ]
+    translate(["a dog"], alignments=True, **options)
+    assert (tmp_path / "out").read_text() == "A DOG\t0-0 1-1\n"
+
+
+@pytest.mark.parametrize("flag", ["alignments", "token_scores"])
+@pytest.mark.parametrize("other", [{"nbest": 2}, {"format": "text"}])
+def test_columns_are_for_the_best_translations_of_lines(
+    translate, tmp_path, flag, other
+):
+    with pytest.raises(ValueError, match=f"--{flag} is for --format=lines without"):
+        translate([], model_dir=tmp_path, **{flag: True}, **other)
+
+
 @pytest.mark.long
 def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate, monkeypatch, tmp_path

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.inference import packed_kernels
-from keras_transformer.inference.translator import Translator
+from keras_transformer.inference.translator import Translator, translate_in_batches
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving import warmup
@@ -47,9 +47,12 @@ OUTPUTS = {
     "sample": {"translation": "s", "log_probability": "f", "truncated": "b"},
     "align": {
         "translation": "s",
+        "score": "f",
+        "truncated": "b",
         "source_pieces": "s",
         "target_pieces": "s",
         "attention": "f",
+        "log_probabilities": "f",
     },
     "score": {"log_probability": "f", "num_tokens": "i"},
 }
@@ -215,6 +218,7 @@ def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
         tf.nn.log_softmax(logits), best.tokens[:, 0, :length], batch_dims=2
     )
     np.testing.assert_allclose(log_prob, tf.reduce_sum(each), rtol=1e-4)
+    np.testing.assert_allclose(aligned["log_probabilities"], each, rtol=1e-4)
 
 
 def test_pieces_label_the_axes_of_the_attention(signatures):
@@ -228,6 +232,31 @@ def test_pieces_label_the_axes_of_the_attention(signatures):
     joined = b"".join(source[0]).decode()
     assert joined.replace("▁", " ") == " one two three</s>"
     assert not is_target[1].any()  # nothing to translate
+    assert np.all((result["log_probabilities"].numpy() < 0) == is_target)
+
+
+def test_aligned_translations_are_those_of_a_search(module):
+    texts = [text.decode("utf-8", "replace") for text in MIXED]
+    found = translate_in_batches(texts, 3, module.translator.align_batch)
+    plain = module.translator.translate(texts)
+    assert [each.text for each in found] == [each.text for each in plain]
+    np.testing.assert_allclose(
+        [each.score for each in found], [each.score for each in plain], rtol=1e-5
+    )
+    for source, each in zip(texts, found, strict=True):
+        assert bool(each.token_scores) == bool(each.text)
+        sources, targets = zip(*each.alignment, strict=True) if each.text else ((), ())
+        assert set(sources) <= set(range(len(source.split())))
+        assert sorted(targets) == [*range(len(each.text.split()))]
+
+
+def test_an_export_without_the_scores_of_tokens_is_named(plain_export):
+    with pytest.raises(ValueError, match="must have the signature 'align'"):
+        saved_model_lib.load_aligned(plain_export)
+    with pytest.raises(ValueError, match="has no more, as an earlier .* Export the"):
+        saved_model_lib.check_signature(
+            plain_export, "serving_default", ["score", "more"]
+        )
 
 
 def test_the_export_describes_itself(small_export):

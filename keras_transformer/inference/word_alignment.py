@@ -1,0 +1,92 @@
+"""Which word of a source each word of its translation comes from, by attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformer.tokenization.units import SPACE
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def word_alignment(
+    source: str,
+    target: str,
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+    attention: np.ndarray,
+) -> tuple[tuple[int, int], ...]:
+    """Align words by the attention between their pieces.
+
+    Words are what spaces separate. Each target word is aligned to the source word that
+    its pieces look at most; weights on EOS do not count.
+
+    Args:
+        source: The source text.
+        target: Its translation.
+        source_pieces: Pieces of the source, without EOS.
+        target_pieces: Pieces of the translation, without EOS.
+        attention: float `[target_length, source_length]`, at least as long as the
+            pieces.
+
+    Returns:
+        Pairs of a source word and a target word, from 0, in order; none if a text is
+        not what its pieces spell, as after a normalization that adds spaces.
+    """
+    words_of_source = words_of_pieces(source, source_pieces)
+    words_of_target = words_of_pieces(target, target_pieces)
+    if words_of_source is None or words_of_target is None:
+        return ()
+    weights = attention[: len(target_pieces), : len(source_pieces)]
+    # [target words, source words]: pieces without a word belong to none of them.
+    weights = _is_in_word(words_of_target).T @ weights @ _is_in_word(words_of_source)
+    if not weights.size:
+        return ()
+    best = weights.argmax(axis=1)
+    pairs = [(int(best[number]), number) for number in weights.any(axis=1).nonzero()[0]]
+    return tuple(sorted((source, int(target)) for source, target in pairs))
+
+
+def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
+    """Return the number of the word that each piece of a text belongs to.
+
+    Args:
+        text: The text.
+        pieces: Its pieces, without EOS; more may come before, such as a language.
+
+    Returns:
+        int `[len(pieces)]`, -1 for a piece of no word; None if the text is not what the
+        pieces spell and has another number of words than of pieces that begin one.
+    """
+    words = [word.replace(SPACE, "").encode() for word in text.split(" ") if word]
+    begins = np.array([piece.startswith(SPACE) for piece in pieces], bool)
+    letters = [_spelled(piece) for piece in pieces]
+    spelled, joined = b"".join(words), b"".join(letters)
+    is_beginning = spelled.startswith(joined)  # all of the text, unless it was cut
+    if is_beginning or joined.endswith(spelled):
+        lengths = np.array([len(each) for each in letters], int)
+        num_before = 0 if is_beginning else len(joined) - len(spelled)
+        starts = np.cumsum(lengths) - lengths - num_before
+        ends = np.cumsum([len(word) for word in words])
+        numbers = np.searchsorted(ends, starts, side="right")
+        return np.where((starts < 0) | (lengths == 0), -1, numbers)
+    # Characters that the vocabulary lacks, or that it normalizes.
+    if begins.sum() == len(words):
+        return np.cumsum(begins) - 1
+    return None
+
+
+def _spelled(piece: str) -> bytes:
+    """Return the UTF-8 of a piece, which may be a byte of it such as <0x62>."""
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    return piece.replace(SPACE, "").encode()
+
+
+def _is_in_word(words: np.ndarray) -> np.ndarray:
+    """Return which piece belongs to which word, float `[pieces, words]`."""
+    numbers = np.arange(words.max(initial=-1) + 1)
+    return (words[:, np.newaxis] == numbers).astype(np.float64)

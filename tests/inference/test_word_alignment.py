@@ -1,0 +1,59 @@
+"""Words aligned by the attention between their pieces."""
+
+import numpy as np
+import pytest
+
+from keras_transformer.inference.word_alignment import word_alignment, words_of_pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "words"),
+    [
+        ("A dog runs.", ["▁A", "▁do", "g", "▁run", "s", "."], [0, 1, 1, 2, 2, 2]),
+        ("  A   dog ", ["▁A", "▁dog"], [0, 1]),
+        ("A dog", ["▁", "A", "▁", "dog"], [-1, 0, -1, 1]),
+        # A language that the model's tokenizer puts before the text.
+        ("A dog", [">>de<<", "▁A", "▁dog"], [-1, 0, 1]),
+        ("A dog", ["▁>>de<<", "▁A", "▁dog"], [-1, 0, 1]),
+        # One that is in the text.
+        (">>de<< A dog", [">>de<<", "▁A", "▁dog"], [0, 1, 2]),
+        ("A 犬 runs", ["▁A", "▁", "<unk>", "▁runs"], [0, 1, 1, 2]),
+        ("A é b", ["▁A", "▁", "<0xC3>", "<0xA9>", "▁b"], [0, -1, 1, 1, 2]),
+        # Cut to the length that the model reads.
+        ("A dog runs", ["▁A", "▁d"], [0, 1]),
+        ("", [], []),
+        ("", [">>de<<"], [-1]),
+    ],
+)
+def test_pieces_belong_to_the_words_that_they_spell(text, pieces, words):
+    assert words_of_pieces(text, pieces).tolist() == words
+
+
+def test_a_normalized_text_with_other_words_has_none():
+    assert words_of_pieces("1½ cups", ["▁1", "▁1/2", "▁cups"]) is None
+    attention = np.ones([2, 3])
+    pieces = ["▁1", "▁1/2", "▁cups"], ["▁eine", "▁Tasse"]
+    assert word_alignment("1½ cups", "eine Tasse", *pieces, attention) == ()
+
+
+def test_each_target_word_has_the_source_word_that_its_pieces_look_at_most():
+    """The last column, EOS, has the largest weights and does not count."""
+    attention = np.array(
+        [
+            # A     do    g     </s>
+            [0.10, 0.20, 0.20, 0.50],  # Hund
+            [0.30, 0.10, 0.00, 0.60],  # e
+            [0.11, 0.10, 0.00, 0.79],  # ein
+            [0.00, 0.00, 0.00, 1.00],  # </s>
+        ]
+    )
+    pieces = ["▁A", "▁do", "g"], ["▁Hund", "e", "▁ein"]
+    # 0.4 on "A" and 0.5 on "dog" for "Hunde"; "ein" looks at "A" by 0.01 more.
+    assert word_alignment("A dog", "Hunde ein", *pieces, attention) == ((0, 1), (1, 0))
+
+
+def test_texts_without_words_have_no_alignment():
+    nothing = np.zeros([1, 1])
+    assert word_alignment("", "", [], [], nothing) == ()
+    assert word_alignment("A", "", ["▁A"], [], nothing) == ()
+    assert word_alignment("", "A", [], ["▁A"], nothing) == ()
