@@ -63,13 +63,10 @@ def from_model_dir(
 
     model_dir = ModelDir(path)
     translator = model_dir.load_translator(**options).with_prepared_weights()
-    # Bound tf.functions do not keep their object alive; a lambda does.
+    function = "align_batch" if is_aligned else "translate_batch"
     return TranslationModel(
-        lambda text: (
-            translator.align_batch(text)
-            if is_aligned
-            else translator.translate_batch(text)
-        ),
+        # A bound tf.function does not keep its object alive; a lambda does.
+        lambda text: getattr(translator, function)(text),
         translator.decoding.max_input_length,
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,

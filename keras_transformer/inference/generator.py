@@ -138,7 +138,7 @@ class SequenceGenerator(tf.Module):
                 steps_at_once=STEPS_AT_ONCE,
                 window=self.model.config.attention_window,
                 allowed_tokens=allowed_tokens,
-                unscored_steps=int(self.tokenizer.target_prefix_id is not None),
+                unscored_steps=self.unscored_steps,
                 **options,
                 **self.special_ids,
             )
@@ -241,6 +241,11 @@ class SequenceGenerator(tf.Module):
         inputs = self.model.shift_right(target_tokens)
         with self._reading():
             return full_pass.decode(self.model, source_tokens, inputs)
+
+    @property
+    def unscored_steps(self) -> int:
+        """Number of first tokens of an output that the tokenizer gives: 0 or 1."""
+        return int(self.tokenizer.target_prefix_id is not None)
 
     @property
     def special_ids(self) -> dict[str, int]:

@@ -146,7 +146,8 @@ class Translator(SequenceGenerator):
             float32 `[batch, target, source]`: encoder-decoder attention of the
             penultimate layer (the one that aligns best: Garg et al. 2019), mean over
             heads; "log_probabilities", float32 `[batch, target]`, of each target piece
-            without length penalty. The last two are 0 at the padding.
+            without length penalty, 0 for a prefix of the tokenizer's. The last two are
+            0 at the padding.
         """
         source, truncated = self.source_tokens(text)
         result = self.search(source)
@@ -162,8 +163,7 @@ class Translator(SequenceGenerator):
         attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
         is_target = target != self.model.config.pad_id
         log_probs = self.token_log_probs(output, target)
-        # A prefix of the model's own is not predicted.
-        is_predicted = tf.range(most) >= tf.shape(self.own_prefix(0))[1]
+        is_predicted = tf.range(most) >= self.unscored_steps
         return {
             **self.to_text(source, truncated, result, 1),
             "source_pieces": self.tokenizer.pieces(source),

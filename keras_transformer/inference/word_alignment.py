@@ -62,7 +62,6 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
         pieces spell and has another number of words than of pieces that begin one.
     """
     words = [word.replace(SPACE, "").encode() for word in text.split(" ") if word]
-    begins = np.array([piece.startswith(SPACE) for piece in pieces], bool)
     letters = [_spelled(piece) for piece in pieces]
     spelled, joined = b"".join(words), b"".join(letters)
     is_beginning = spelled.startswith(joined)  # all of the text, unless it was cut
@@ -74,6 +73,7 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
         numbers = np.searchsorted(ends, starts, side="right")
         return np.where((starts < 0) | (lengths == 0), -1, numbers)
     # Characters that the vocabulary lacks, or that it normalizes.
+    begins = np.array([piece.startswith(SPACE) for piece in pieces], bool)
     if begins.sum() == len(words):
         return np.cumsum(begins) - 1
     return None

@@ -265,17 +265,7 @@ def load(
     """
     if sampling is not None:
         return sampler(_signature(saved_model, "sample"), sampling)
-    serve = _signature(saved_model, SIGNATURE)
-
-    def translate_batch(text):
-        result = serve(text=text)
-        return {
-            "translations": result["translation"][:, tf.newaxis],
-            "scores": result["score"][:, tf.newaxis],
-            "truncated": result["truncated"],
-        }
-
-    return translate_batch
+    return _translate_batch(_signature(saved_model, SIGNATURE))
 
 
 def load_aligned(
@@ -287,18 +277,7 @@ def load_aligned(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it has no such signature or an earlier one, or is damaged.
     """
-    check_signature(saved_model, "align", ["log_probabilities"])
-    serve = _signature(saved_model, "align")
-
-    def align_batch(text):
-        result = serve(text=text)
-        return {
-            **result,
-            "translations": result["translation"][:, tf.newaxis],
-            "scores": result["score"][:, tf.newaxis],
-        }
-
-    return align_batch
+    return _translate_batch(_signature(saved_model, "align", ["log_probabilities"]))
 
 
 def load_parser(
@@ -383,9 +362,26 @@ def _read_graph(saved_model: str | os.PathLike) -> Any:
     return graph
 
 
-def _signature(saved_model: str | os.PathLike, name: str) -> Callable:
-    """Load one signature of an exported model."""
-    check_signature(saved_model, name)
+def _translate_batch(serve: Callable) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Give a signature with one translation a text the form of `translate_batch`."""
+
+    def translate_batch(text):
+        result = dict(serve(text=text))
+        translation, score = result.pop("translation"), result.pop("score")
+        return {
+            **result,
+            "translations": translation[:, tf.newaxis],
+            "scores": score[:, tf.newaxis],
+        }
+
+    return translate_batch
+
+
+def _signature(
+    saved_model: str | os.PathLike, name: str, outputs: Sequence[str] = ()
+) -> Callable:
+    """Load one signature of an exported model; arguments as in `check_signature`."""
+    check_signature(saved_model, name, outputs)
     loaded = _load(saved_model)
     # The closure keeps `loaded` alive, which owns the weights.
     return lambda **inputs: loaded.signatures[name](**inputs)

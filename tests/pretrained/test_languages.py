@@ -100,6 +100,15 @@ def test_a_signature_takes_the_languages_of_each_text(pairs):
     assert scores[2:] == [0.0, -1e7]
 
 
+def test_the_language_that_begins_a_translation_has_no_score(pairs):
+    translator = pairs[0].load_translator(length_penalty_alpha=0.0)
+    found = translator.align_batch(tf.constant(TEXTS[:1]))
+    (log_probs,), (score,) = found["log_probabilities"].numpy(), found["scores"].numpy()
+    assert log_probs[0] == 0
+    assert all(log_probs[1:] < 0)
+    assert log_probs.sum() == pytest.approx(score[0], rel=1e-5)
+
+
 def test_unknown_languages_are_refused_with_those_there_are(pairs, tmp_path):
     with pytest.raises(ValueError, match=r"`target_language` must be .*\(de, en\)"):
         pairs[0].load_translator(languages=(None, "tlh"))
