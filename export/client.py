@@ -9,7 +9,8 @@ renamed to OUTPUT at the end and kept if the program ends early. A batch is sent
 while the server is absent or busy, for up to --deadline_seconds.
 
 Use --signature=parse for a served parser. With --signature=nbest, align or score, each
-output line is JSON with all outputs. Needs the extra `serving`.
+output line is JSON with all outputs. With --signature=document a line is a paragraph,
+whose spaces and line end stay. Needs the extra `serving`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _SIGNATURE = flags.DEFINE_enum(
 _INPUT = flags.DEFINE_string(
     "input",
     None,
-    "Text file (also .gz), one sentence per line; default: standard input.",
+    "Text file (also .gz), one sentence per line, or with --signature=document one "
+    "paragraph; default: standard input.",
 )
 _SECOND_INPUT = flags.DEFINE_string(
     "second_input",
@@ -101,8 +103,9 @@ def main() -> dict:
     if _PROTOCOL.value == "grpc":  # its messages are defined by TensorFlow
         startup.import_tensorflow()
     answers, num_cut = client.ask(config, inputs), 0
+    line_end = "" if _SIGNATURE.value == "document" else "\n"
     with (
-        text_files.line_writer(_OUTPUT.value) as write,
+        text_files.line_writer(_OUTPUT.value, line_end=line_end) as write,
         contextlib.closing(answers),
         programs.needing("serving", "The client"),
     ):
@@ -115,7 +118,8 @@ def main() -> dict:
 
 def read_inputs() -> dict[str, list]:
     """Return the inputs of the signature, one item per line."""
-    texts = text_files.read_lines(_INPUT.value)
+    is_document = _SIGNATURE.value == "document"
+    texts = text_files.read_lines(_INPUT.value, has_ends=is_document)
     inputs: dict[str, list] = {"text": texts}
     second = _SECOND_NAMES.get(_SIGNATURE.value)
     if (second is None) != (_SECOND_INPUT.value is None):
@@ -153,6 +157,8 @@ def format_answer(answer: dict) -> str:
     """Return the translation or tree, or all outputs of other signatures as JSON."""
     if _SIGNATURE.value == "parse":
         return text_files.one_line(answer["tree"])
+    if _SIGNATURE.value == "document":
+        return answer["translation"]
     if _SIGNATURE.value in _TRANSLATIONS:
         return text_files.one_line(answer["translation"])
     return json.dumps(answer, ensure_ascii=False)

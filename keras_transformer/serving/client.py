@@ -29,6 +29,7 @@ TRANSLATION_SIGNATURES = (
     "sample",
     "align",
     "score",
+    "document",
     "multilingual",  # for models that are told both languages
 )
 # Names of the inputs that are numbers; other inputs are strings.

@@ -73,7 +73,8 @@ def export(
         signatures: Names of the signatures; None: all of `ServingModule`, or of
             `ParsingModule` for a parser.
         description: Written next to the model, as JSON, with "weights_bytes" added, the
-            size of the weights that the signatures read.
+            size of the weights that the signatures read. Its "source_language" has the
+            rules for sentences of the signature `document`.
         check_texts: Texts that the export must translate (parse) the same as
             `searcher`. Not checked if the signature `serving_default` (`parse`) is not
             exported.
@@ -101,7 +102,11 @@ def export(
     served = searcher.with_prepared_weights(
         has_packed_kernels=has_packed_kernels, has_stacks=True
     )
-    module = ParsingModule(served) if is_parser else ServingModule(served, num_best)
+    if is_parser:
+        module = ParsingModule(served)
+    else:
+        language = (description or {}).get("source_language") or ""
+        module = ServingModule(served, num_best, language)
     chosen = module.signatures()
     for name in signatures or ():
         check_choice("signature", name, chosen)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_transformer import decoding
+from keras_transformer.documents import graph_text
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.generator import longest
 from keras_transformer.inference.translator import Translator, check_num_best
 from keras_transformer.parsing.parser import Parser
@@ -26,14 +28,22 @@ class ServingModule(tf.Module):
     Args:
         translator: The translator.
         num_best: Hypotheses that `nbest` returns; None: the beam size.
+        source_language: Code of the language of documents, for the rules of its
+            sentences; "": unknown.
 
     Raises:
         ValueError: If `num_best` is outside [1, beam_size].
     """
 
-    def __init__(self, translator: Translator, num_best: int | None = None):
+    def __init__(
+        self,
+        translator: Translator,
+        num_best: int | None = None,
+        source_language: str = "",
+    ):
         super().__init__(name="serving")
         self.translator = translator
+        self.source_language = source_language
         self.num_best = translator.decoding.beam_size if num_best is None else num_best
         check_num_best(self.num_best, translator.decoding)
 
@@ -46,6 +56,7 @@ class ServingModule(tf.Module):
             "sample": self.sample,
             "align": self.align,
             "score": self.score,
+            "document": self.document,
         }
         if self.translator.tokenizer.languages:
             chosen["multilingual"] = self.multilingual
@@ -208,6 +219,55 @@ class ServingModule(tf.Module):
             "log_probability": tf.reduce_sum(each, axis=1),
             "num_tokens": translator.lengths(target),
         }
+
+    @tf.function(input_signature=[_batched(tf.string, "text")], autograph=False)
+    def document(self, text: tf.Tensor) -> Tensors:
+        """Translate texts of many sentences, and keep their layout.
+
+        Args:
+            text: string `[batch]`, UTF-8: paragraphs, lists and letters as described in
+                `graph_text.segment`.
+
+        Returns:
+            "translation", string `[batch]`; "truncated", bool `[batch]`, false unless a
+            single character has more tokens than the length limit: sentences over it
+            are translated in parts.
+        """
+        pieces, is_cut = graph_text.divide_long(
+            graph_text.segment(text, self.source_language),
+            lambda sentences: self.translator.source_tokens(sentences)[1],
+        )
+        sentences = tf.boolean_mask(pieces.texts, pieces.is_sentence)
+        batch = tf.shape(text, out_type=tf.int64)[0]
+        num_cut = tf.math.unsorted_segment_sum(
+            tf.cast(is_cut, tf.int32), pieces.rows, batch
+        )
+        return {
+            "translation": graph_text.join(
+                pieces, self._translations(sentences), batch
+            ),
+            "truncated": num_cut > 0,
+        }
+
+    def _translations(self, texts: tf.Tensor) -> tf.Tensor:
+        """Translate any number of texts in batches of similar length."""
+        order = tf.argsort(tf.strings.length(texts))
+        texts = tf.gather(texts, order)
+
+        def body(translations):
+            start = tf.size(translations)
+            found = self.translator.translate_batch(
+                texts[start : start + TRANSLATION_BATCH_SIZE]
+            )
+            return (tf.concat([translations, found["translations"][:, 0]], axis=0),)
+
+        (translations,) = tf.while_loop(
+            lambda translations: tf.size(translations) < tf.size(texts),
+            body,
+            (tf.zeros([0], tf.string),),
+            (tf.TensorShape([None]),),
+        )
+        return tf.gather(translations, tf.math.invert_permutation(order))
 
     @tf.function(
         input_signature=[

@@ -5,37 +5,12 @@ import pytest
 from hypothesis import strategies
 
 from keras_transformer.documents import text
+from tests.documents.marked_texts import english_texts, long_sentence
 
-SENTENCE_END = "¦"
 # What layouts are made of, more often than any text would have it.
 LAYOUT = strategies.text(
     alphabet='ab .!?,\n\r\t\v\f\x1c\x85\u2028\u00a0\u200b\ufeff\u0301。“”"(1)-*>#🙂'
 )
-
-
-def english_texts(repository):
-    """Return the texts that are marked by hand, and the ends of their sentences."""
-    path = repository / "tests" / "documents" / "english.txt"
-    marked = path.read_text(encoding="utf-8").split("=====\n")
-    marked.append(f"{long_sentence()}{SENTENCE_END} It ended well.{SENTENCE_END}\n")
-    found = []
-    for each in marked:
-        parts = each.split(SENTENCE_END)
-        ends = [len("".join(parts[:count])) for count in range(1, len(parts))]
-        found.append(("".join(parts), ends))
-    return found
-
-
-def long_sentence():
-    """A sentence of 900 words."""
-    things = ("carts", "ships", "maps", "roofs", "clocks", "tools")
-    clauses = [
-        f"he counted {number} {things[number % 6]} by the old harbor"
-        for number in range(1, 112)
-    ]
-    return (
-        f"{', '.join(clauses)}, and then at last he went home to sleep until late noon."
-    )
 
 
 def ends_found(document):

@@ -267,7 +267,8 @@ def test_an_export_is_served_with_all_its_signatures(exported):
 
 
 @pytest.mark.parametrize(
-    "name", ["serving_default", "nbest", "prefix", "sample", "align", "score"]
+    "name",
+    ["serving_default", "nbest", "prefix", "sample", "align", "score", "document"],
 )
 def test_every_signature_answers_as_the_export_does(exported, name):
     signatures, _, client = exported

@@ -69,7 +69,9 @@ def test_200_concurrent_requests_each_get_their_own_answer(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", ["nbest", "prefix", "sample", "align", "score"])
+@pytest.mark.parametrize(
+    "name", ["nbest", "prefix", "sample", "align", "score", "document"]
+)
 def test_every_signature_can_be_asked(servers, model, protocol, name):
     texts = ["one two", "A dog runs!", ""]
     inputs = inputs_of(name, texts)
@@ -370,6 +372,25 @@ def test_the_program_writes_translations_in_the_order_of_lines(
     texts = [text.decode() for text in wanted["translation"].numpy()]
     assert result.stdout.split("\n")[:-1] == texts
     assert "1 of 5 sources were cut to the model's limit. Divide" in result.stderr
+
+
+def test_the_program_translates_paragraphs_and_keeps_their_layout(
+    repository, servers, model
+):
+    text = "\tA dog runs! One two.\n\n- zwei eins " + "2, 3, 5 " * 20
+    result = run_program(
+        repository,
+        f"--server={servers['rest']}",
+        "--protocol=rest",
+        f"--model_name={MODEL_NAME}",
+        "--signature=document",
+        text=text,
+    )
+    assert result.returncode == 0, result.stderr
+    wanted = model.signatures["document"](text=tf.constant([text]))
+    assert result.stdout == wanted["translation"].numpy()[0].decode()
+    assert result.stdout.startswith("\t") and "\n\n- " in result.stdout
+    assert "were cut" not in result.stderr
 
 
 def test_the_program_scores_line_by_line_as_json(repository, servers, tmp_path):

@@ -39,7 +39,15 @@ def signatures(small_export):
     return tf.saved_model.load(str(small_export)).signatures
 
 
-NAMES = ["serving_default", "nbest", "prefix", "sample", "align", "score"]
+NAMES = [
+    "serving_default",
+    "nbest",
+    "prefix",
+    "sample",
+    "align",
+    "score",
+    "document",
+]
 OUTPUTS = {
     "serving_default": {"translation": "s", "score": "f", "truncated": "b"},
     "nbest": {"translations": "s", "scores": "f"},
@@ -55,6 +63,7 @@ OUTPUTS = {
         "log_probabilities": "f",
     },
     "score": {"log_probability": "f", "num_tokens": "i"},
+    "document": {"translation": "s", "truncated": "b"},
 }
 DTYPES = {"s": tf.string, "f": tf.float32, "b": tf.bool, "i": tf.int32}
 
@@ -248,6 +257,27 @@ def test_aligned_translations_are_those_of_a_search(module):
         sources, targets = zip(*each.alignment, strict=True) if each.text else ((), ())
         assert set(sources) <= set(range(len(source.split())))
         assert sorted(targets) == [*range(len(each.text.split()))]
+
+
+def test_documents_keep_their_layout_and_lose_nothing(module, signatures):
+    """Sentences over the limit of 23 tokens are translated in parts."""
+    words = " ".join(["one two three"] * 40)
+    texts = [
+        "A dog runs! One two.\n\n- zwei eins\n  42\n",
+        "",
+        f"{words}. one",
+        "\n".join(["one two"] * 300),
+    ]
+    result = signatures["document"](text=tf.constant(texts))
+    assert not any(result["truncated"])
+    found = [text.decode() for text in result["translation"].numpy()]
+    first, second, third = module.translator(["A dog runs!", "One two.", "zwei eins"])
+    assert found[0] == f"{first} {second}\n\n- {third}\n  42\n"
+    assert found[1] == ""
+    assert "\n" not in found[2]
+    assert found[3] == "\n".join(module.translator(["one two"]) * 300)
+    # Each part of the long sentence gave something.
+    assert len(found[2].split()) > 2 * len(module.translator(words).split())
 
 
 def test_an_export_without_the_scores_of_tokens_is_named(plain_export):
