@@ -41,7 +41,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import field_flags, programs, startup
-from keras_transformer.config import PairFilters, SubwordSampling
+from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
 
 _DATASET = flags.DEFINE_string(
@@ -148,7 +148,7 @@ _MAX_LENGTH = flags.DEFINE_integer(
 _FILTERS = field_flags.define(
     PairFilters, only=("max_length_ratio", "drop_duplicates", "drop_invalid_utf8")
 )
-_SUBWORDS = field_flags.define(SubwordSampling)
+_ENCODING = field_flags.define(PairEncoding)
 _SEED = flags.DEFINE_integer(
     "seed",
     0,
@@ -178,6 +178,8 @@ _FLAGS_OF_TASK = {
         "drop_invalid_utf8",
         "subword_encodings",
         "subword_dropout",
+        "placeholders",
+        "placeholder_rate",
     ),
     "parsing": (
         *(flag.name for flag in _TREES.values()),
@@ -200,7 +202,7 @@ def main() -> dict:
         programs.check_given(_TREES["train"], _TREES["valid"])
     else:
         _check_one_source()
-        _check_subwords()
+        _check_encoding()
     tokenizer = _given_tokenizer()
     languages = _languages(tokenizer)
     given = _read_corpora(filters, languages)
@@ -215,7 +217,7 @@ def main() -> dict:
     if _TASK.value == "parsing":
         prepared = _prepare_trees(make_tokenizer, languages[0], options)
     elif given:
-        options |= field_flags.values(_SUBWORDS)
+        options |= field_flags.values(_ENCODING)
         prepared = data.prepare_corpora(
             given,
             _DATA_DIR.value,
@@ -224,7 +226,7 @@ def main() -> dict:
             **options,
         )
     else:
-        options |= field_flags.values(_SUBWORDS)
+        options |= field_flags.values(_ENCODING)
         prepared = data.prepare(
             _open_source(languages), _DATA_DIR.value, make_tokenizer, **options
         )
@@ -303,17 +305,26 @@ def _given_paths() -> dict[str, str]:
     return {name: flag.value for name, flag in _PATHS.items() if flag.value}
 
 
-def _check_subwords() -> None:
-    chosen = field_flags.values(_SUBWORDS)
+def _check_encoding() -> None:
+    chosen = field_flags.values(_ENCODING)
     if chosen["subword_encodings"] > 1:
         if _TOKENIZER.value == "wordpiece":
             raise ValueError(
                 "--subword_encodings needs a vocabulary of BPE: drop --tokenizer."
             )
-    elif _SUBWORDS["subword_dropout"].present:
+    elif _ENCODING["subword_dropout"].present:
         raise ValueError(
             "--subword_dropout needs several encodings of a pair: give "
             "--subword_encodings, such as 4."
+        )
+    if chosen["placeholders"]:
+        if _TOKENIZER.value == "wordpiece":
+            raise ValueError(
+                "--placeholders needs a vocabulary of BPE: drop --tokenizer."
+            )
+    elif _ENCODING["placeholder_rate"].present:
+        raise ValueError(
+            "--placeholder_rate needs placeholders: give --placeholders, such as 32."
         )
 
 
@@ -425,6 +436,7 @@ def _tokenizer_maker(given: corpora.Corpora | None):
         vocab_size=vocab_size,
         split_digits=_SPLIT_DIGITS.value,
         symbols=given.symbols if given else (),
+        placeholders=PairEncoding(placeholders=_ENCODING["placeholders"].value).symbols,
     )
 
 

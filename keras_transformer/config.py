@@ -18,6 +18,12 @@ UNK_ID = 1  # what cannot be spelled with the vocabulary (never with byte fallba
 BOS_ID = 2  # the decoder's first input: the target shifted right begins with it (§3.1)
 EOS_ID = 3  # ends every source and every target
 
+# Pieces of a vocabulary that stand for what a translation must not change, by number
+# from 1: a span such as an address, and the tags around a span.
+PLACEHOLDER = "<ph{}>"
+OPENING_TAG = "<pc{}>"
+CLOSING_TAG = "</pc{}>"
+
 NORM_PLACEMENTS = ("post", "pre")
 POSITION_ENCODINGS = ("sinusoidal", "learned")
 POSITION_LAYOUTS = ("interleaved", "halves", "concatenated")
@@ -386,10 +392,11 @@ class PairFilters:
 
 
 @dataclasses.dataclass(frozen=True)
-class SubwordSampling:
-    """Several encodings of each training pair, by BPE-dropout (Provilkov et al. 2020).
+class PairEncoding:
+    """How training pairs are encoded: BPE-dropout, and placeholders.
 
-    Differs from the paper, which encodes each pair once.
+    Differs from the paper, which encodes each pair once and as it is. BPE-dropout:
+    Provilkov et al. 2020.
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
@@ -400,10 +407,31 @@ class SubwordSampling:
     subword_encodings: int = dataclasses.field(default=1, metadata={"minimum": 1})
     # With several encodings: the probability that BPE leaves out a merge.
     subword_dropout: float = 0.1
+    # Pieces <ph1>, <ph2>, ... of the vocabulary for what must not change, and a quarter
+    # as many pairs <pc1>, </pc1>; a search gives those of the source once. 0: none.
+    placeholders: int = dataclasses.field(default=0, metadata={"minimum": 0})
+    # With placeholders: the probability that a number, name or address which both texts
+    # of a training pair have becomes one, and that it gets a pair around it.
+    placeholder_rate: float = 0.5
 
     def __post_init__(self):
         check_at_least("subword_encodings", self.subword_encodings, 1)
         check_rate("subword_dropout", self.subword_dropout)
+        check_at_least("placeholders", self.placeholders, 0)
+        check_rate("placeholder_rate", self.placeholder_rate)
+
+    @property
+    def tags(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of an opening and a closing tag."""
+        numbers = range(1, self.placeholders // 4 + 1)
+        return tuple((OPENING_TAG.format(n), CLOSING_TAG.format(n)) for n in numbers)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The pieces that the vocabulary must have: placeholders and tags."""
+        numbers = range(1, self.placeholders + 1)
+        singles = (PLACEHOLDER.format(n) for n in numbers)
+        return *singles, *(tag for pair in self.tags for tag in pair)
 
 
 def check_integer(name: str, value: Any) -> None:

@@ -114,7 +114,10 @@ class DataMetadata:
     corpus_hash: str | None = None
     # Random encodings of each training pair (1: the usual one), and their dropout.
     subword_encodings: int = 1
-    subword_dropout: float = config.SubwordSampling.subword_dropout
+    subword_dropout: float = config.PairEncoding.subword_dropout
+    # Placeholders in training pairs (0: none), and how often a span becomes one.
+    placeholders: int = 0
+    placeholder_rate: float = config.PairEncoding.placeholder_rate
     # The corpora of a mixture, split after split; empty: each split is one corpus.
     corpora: tuple[CorpusMetadata, ...] = ()
     format_version: int = FORMAT_VERSION

@@ -14,7 +14,7 @@ import numpy as np
 import tqdm
 
 from keras_transformer import config, text_files
-from keras_transformer.data import corpus, metadata
+from keras_transformer.data import corpus, masking, metadata
 from keras_transformer.data.sources import ParallelSource
 
 # A sentence with more characters than this per token of `max_length` is dropped without
@@ -80,22 +80,22 @@ class PartReader:
 
     Args:
         part: What to read.
-        subwords: How training pairs are encoded; None: once.
-        random: Draws the seeds of random encodings.
+        encoding: How training pairs are encoded; None: once, as they are.
+        random: Draws placeholders and the seeds of random encodings.
     """
 
     def __init__(
         self,
         part: Part,
-        subwords: config.SubwordSampling | None = None,
+        encoding: config.PairEncoding | None = None,
         random: np.random.Generator | None = None,
     ):
         self.part = part
-        subwords = subwords or config.SubwordSampling()
+        self._encoding = encoding or config.PairEncoding()
         self._num_encodings = 1
         if part.split == "train":
-            self._num_encodings = subwords.subword_encodings
-        self._dropout, self._random = subwords.subword_dropout, random
+            self._num_encodings = self._encoding.subword_encodings
+        self._random = random
         self._source, self._split = part.source, part.split
         self._filters = part.filters
         self._is_training = part.split == "train"
@@ -233,23 +233,41 @@ class PartReader:
     def _encodings(self, tokenizer, texts, tokens):
         """Yield the ids of both sides of some pairs, once for each encoding.
 
-        An encoding that is too long is replaced by the usual one, `tokens`.
+        A pair whose encoding is too long has the usual one, from `tokens`.
         """
-        if self._num_encodings == 1:
+        is_random = self._num_encodings > 1
+        if not self._is_training or not (is_random or self._encoding.placeholders):
             yield tokens
             return
+        most = self._filters.max_length
         for _ in range(self._num_encodings):
-            drawn = [
-                tokenizer.sample(side, self._dropout, int(self._random.integers(2**31)))
-                for side in texts
-            ]
-            yield [
-                [
-                    ids if len(ids) < self._filters.max_length else usual
-                    for ids, usual in zip(*sides, strict=True)
+            masked = self._masked(texts)
+            if is_random:
+                drawn = [self._drawn(tokenizer, side) for side in masked]
+            else:
+                drawn = [
+                    tokenizer.encode(masked[0]),
+                    tokenizer.encode_target(masked[1]),
                 ]
-                for sides in zip(drawn, tokens, strict=True)
+            pairs, usual = zip(*drawn, strict=True), zip(*tokens, strict=True)
+            chosen = [
+                pair if max(map(len, pair)) < most else instead
+                for pair, instead in zip(pairs, usual, strict=True)
             ]
+            yield [list(side) for side in zip(*chosen, strict=True)] or tokens
+
+    def _masked(self, texts):
+        """Return both sides of some pairs with placeholders."""
+        if not self._encoding.placeholders:
+            return texts
+        pairs = zip(*texts, strict=True)
+        masked = [masking.mask(*pair, self._encoding, self._random) for pair in pairs]
+        return [list(side) for side in zip(*masked, strict=True)] or texts
+
+    def _drawn(self, tokenizer, texts):
+        """Return random ids of one side of some pairs."""
+        seed = int(self._random.integers(2**31))
+        return tokenizer.sample(texts, self._encoding.subword_dropout, seed)
 
     def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
         num_unreadable = self._source.num_unreadable(self._split)

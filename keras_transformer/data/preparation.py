@@ -65,7 +65,7 @@ def prepare(
         seed: Seed of that sample, at least 0.
         overwrite: Whether to replace a corpus that is already in `data_dir`.
         **options: Fields of `config.PairFilters`, such as `max_length`, and of
-            `config.SubwordSampling`.
+            `config.PairEncoding`.
 
     Returns:
         The content of `metadata.json`.
@@ -178,6 +178,18 @@ def check_symbols(given: corpora.Corpora, tokenizer: Any) -> None:
                 )
 
 
+def check_placeholders(encoding: config.PairEncoding, tokenizer: Any) -> None:
+    """Raise ValueError if a vocabulary lacks a placeholder."""
+    for symbol in encoding.symbols:
+        if symbol not in tokenizer.placeholders:
+            raise ValueError(
+                f"`placeholders` needs the piece {symbol}, which the vocabulary lacks. "
+                "Received: "
+                f"placeholders={encoding.placeholders}. Train a vocabulary with "
+                "bin/prepare_data.py --placeholders, or use fewer."
+            )
+
+
 def _open(given, each, open_dataset) -> part_reader.Part:
     """Open a corpus of a mixture."""
     languages = each.source_language, each.target_language
@@ -200,8 +212,8 @@ def _open(given, each, open_dataset) -> part_reader.Part:
 
 def _options(given: dict[str, Any]) -> tuple[config.PairFilters, dict[str, Any]]:
     """Return the filters, and what `metadata.json` says of the options."""
-    fields = {field.name for field in dataclasses.fields(config.SubwordSampling)}
-    subwords = config.SubwordSampling(
+    fields = {field.name for field in dataclasses.fields(config.PairEncoding)}
+    encoding = config.PairEncoding(
         **{name: value for name, value in given.items() if name in fields}
     )
     filters = config.PairFilters(
@@ -209,7 +221,7 @@ def _options(given: dict[str, Any]) -> tuple[config.PairFilters, dict[str, Any]]
     )
     names = ("max_length", "max_length_ratio", "drop_duplicates")
     described = {name: getattr(filters, name) for name in names}
-    return filters, described | dataclasses.asdict(subwords)
+    return filters, described | dataclasses.asdict(encoding)
 
 
 def _prepare(
@@ -240,17 +252,21 @@ def _prepare(
     config.check_at_least("seed", seed, 0)
     _check_free(pathlib.Path(data_dir), overwrite)
     with atomic_files.naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
-        subwords = config.SubwordSampling(
-            described["subword_encodings"], described["subword_dropout"]
+        encoding = config.PairEncoding(
+            **{
+                field.name: described[field.name]
+                for field in dataclasses.fields(config.PairEncoding)
+            }
         )
         random = np.random.Generator(np.random.Philox(seed))
-        readers = [part_reader.PartReader(part, subwords, random) for part in parts]
+        readers = [part_reader.PartReader(part, encoding, random) for part in parts]
         for reader in readers:
             reader.scan()
         num_sides = 2 if target is None else 1
         tokenizer = make_tokenizer(
             _sample(readers, given, sample_pairs, seed, num_sides)
         )
+        check_placeholders(encoding, tokenizer)
         tokenizer.save(folder / "tokenizer")
         vocabulary = tokenizer.ids()
         if target is not None:
@@ -401,12 +417,17 @@ def report(prepared: metadata.DataMetadata) -> str:
 
 
 def _in_ways(prepared: metadata.DataMetadata, split: str) -> str:
-    if split != "train" or prepared.subword_encodings == 1:
+    if split != "train":
         return ""
-    return (
-        f" ({prepared.subword_encodings} encodings of each pair, dropout "
-        f"{prepared.subword_dropout:g})"
-    )
+    ways = []
+    if prepared.subword_encodings > 1:
+        ways.append(
+            f"{prepared.subword_encodings} encodings of each pair, dropout "
+            f"{prepared.subword_dropout:g}"
+        )
+    if prepared.placeholders:
+        ways.append(f"{prepared.placeholder_rate:.0%} of common spans are placeholders")
+    return f" ({', '.join(ways)})" if ways else ""
 
 
 def _described(each: metadata.CorpusMetadata) -> str:

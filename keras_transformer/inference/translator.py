@@ -14,6 +14,7 @@ from keras_transformer.config import (
     check_at_least,
 )
 from keras_transformer.decoding import BeamSearchResult
+from keras_transformer.decoding.placeholders import KeptPlaceholders
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.batching import (
     BATCHES_AT_ONCE,
@@ -278,6 +279,15 @@ class Translator(SequenceGenerator):
             forced_prefix = self.own_prefix(tf.shape(source_tokens)[0])
         return self._search(source_tokens, forced_prefix, num_best)
 
+    def _kept(self) -> KeptPlaceholders | None:
+        """Return the rule for placeholders, if the vocabulary has some."""
+        ids, config = self.tokenizer.placeholders, self.model.config
+        if not ids:
+            return None
+        return KeptPlaceholders(
+            ids, config.output_vocab_size, config.eos_id, config.suppressed_ids
+        )
+
     def own_prefix(self, batch: tf.Tensor) -> tf.Tensor:
         """Return the tokens that every target begins with, int32 `[batch, 0 or 1]`."""
         prefix_id = self.tokenizer.target_prefix_id
@@ -304,9 +314,16 @@ class Translator(SequenceGenerator):
         limits += tf.where(limits > 0, self.lengths(forced_prefix), 0)
         if self.model.config.position_encoding == "learned":
             limits = tf.minimum(limits, self.model.config.num_positions)
-        return self.best_outputs(
-            source_tokens, limits, num_best=num_best, forced_prefix=forced_prefix
-        )
+        options = {"num_best": num_best, "forced_prefix": forced_prefix}
+        if (rule := self._kept()) is not None:
+            options["constraint_inputs"] = {
+                "wanted": rule.wanted(source_tokens, forced_prefix),
+                "limits": limits,
+            }
+            options["allowed_tokens"] = lambda tokens, step, source: (
+                rule.allowed_tokens(tokens, step, source["wanted"], source["limits"])
+            )
+        return self.best_outputs(source_tokens, limits, **options)
 
 
 def check_num_best(num_best: int, decoding: DecodingConfig) -> None:

@@ -30,6 +30,13 @@ _DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 _SPACE = "\u2581"
 # The piece of a target language, as in OPUS-MT.
 _LANGUAGE = re.compile(f"{_SPACE}>>([^<>\\s]+)<<")
+# The piece of a placeholder or a tag, which needs no space before it.
+_PLACEHOLDER = re.compile(
+    "|".join(
+        re.escape(form).replace(r"\{\}", "[1-9][0-9]*")
+        for form in (config.PLACEHOLDER, config.OPENING_TAG, config.CLOSING_TAG)
+    )
+)
 
 # Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
@@ -65,6 +72,9 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
         matches = [(_LANGUAGE.fullmatch(name), i) for i, name in enumerate(names)]
         self.languages = {match[1]: number for match, number in matches if match}
+        self.placeholders = {
+            name: i for i, name in enumerate(names) if _PLACEHOLDER.fullmatch(name)
+        }
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
     def with_languages(
@@ -178,6 +188,7 @@ def train_bpe(
     character_coverage: float = 0.99999,
     split_digits: bool = False,
     symbols: Sequence[str] = (),
+    placeholders: Sequence[str] = (),
     max_sentences: int = 2_000_000,
 ) -> SentencePieceTokenizer:
     """Learn a shared BPE vocabulary; the same texts give the same fingerprint.
@@ -193,6 +204,8 @@ def train_bpe(
         symbols: Words such as "<news>" or ">>de<<" that get a piece of their own; they
             have no spaces. They are never split, after a space and at the beginning of
             a text.
+        placeholders: Placeholders and tags, as in `config.PairEncoding.symbols`, that
+            get a piece of their own and are never split.
         max_sentences: Most lines used for training, sampled evenly if there are more.
             It bounds time and memory.
 
@@ -215,7 +228,10 @@ def train_bpe(
             bos_id=config.BOS_ID,
             eos_id=config.EOS_ID,
             # With the space before it, a symbol is one token instead of two.
-            user_defined_symbols=[_SPACE + symbol for symbol in symbols],
+            user_defined_symbols=[
+                *(_SPACE + symbol for symbol in symbols),
+                *placeholders,
+            ],
             **_rule_files(pathlib.Path(folder)),
         )
     return SentencePieceTokenizer(_without_paths(proto), kind="bpe")

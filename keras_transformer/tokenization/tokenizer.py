@@ -57,6 +57,9 @@ class Tokenizer(tf.Module):
     # Ids of the languages by code, in a vocabulary whose texts begin with a language.
     languages: Mapping[str, int] = types.MappingProxyType({})
 
+    # Ids of the placeholders and tags by name: pieces such as "<ph1>".
+    placeholders: Mapping[str, int] = types.MappingProxyType({})
+
     # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
     vocabulary_name: str
 

@@ -374,6 +374,8 @@ def test_unknown_split_is_refused_with_those_there_are(tmp_path):
         ({"max_length_ratio": 0.5}, "`max_length_ratio` must be at least 1, or None"),
         ({"subword_encodings": 0}, "`subword_encodings` must be at least 1"),
         ({"subword_dropout": 1.0}, r"`subword_dropout` must be in \[0, 1\)"),
+        ({"placeholders": -1}, "`placeholders` must be at least 0"),
+        ({"placeholder_rate": 2.0}, r"`placeholder_rate` must be in \[0, 1\)"),
         ({"sample_pairs": 0}, "`sample_pairs` must be at least 1"),
         ({"seed": -1}, "`seed` must be at least 0"),
     ],
@@ -461,6 +463,70 @@ def test_training_pairs_may_have_several_random_encodings(tmp_path):
         in (report(result))
     )
     assert result.splits["train"].tokens_per_word > 1
+
+
+@pytest.mark.parametrize("num_encodings", [1, 3])
+def test_training_pairs_may_have_placeholders(tmp_path, num_encodings):
+    """The same in both texts, equal for a seed; held-out text has none."""
+    train = [("Anna has 2 dogs .", "Anna hat 2 Hunde ."), ("a cat", "eine Katze")] * 9
+    symbols = config.PairEncoding(placeholders=4).symbols
+    options = {
+        "placeholders": 4,
+        "placeholder_rate": 0.5,
+        "subword_encodings": num_encodings,
+    }
+
+    def bpe(texts):
+        return tokenization.train_bpe(texts, 300, placeholders=symbols)
+
+    found = {}
+    for name, seed in (("one", 1), ("same", 1), ("other", 2)):
+        result = prepared(
+            tmp_path, name, bpe, {**options, "seed": seed}, train=train, valid=train
+        )
+        tokenizer = tokenization.load(tmp_path / name / "tokenizer")
+        corpus = EncodedCorpus.open(tmp_path / name, "train")
+        sides = zip(*([side[:-1] for side in pair] for pair in corpus), strict=True)
+        found[name] = [*zip(*map(tokenizer.decode, sides), strict=True)]
+    assert found["one"] == found["same"] != found["other"]
+    assert len(found["one"]) == 18 * num_encodings
+    for source, target in found["one"]:
+        marks = [sorted(re.findall("<[^>]*>", text)) for text in (source, target)]
+        assert marks[0] == marks[1]
+    masked = [pair for pair in found["one"] if "<" in pair[0]]
+    assert 0.6 < len(masked) / (9 * num_encodings) <= 1
+    assert ("a cat", "eine Katze") in found["one"]
+    assert "encodings" in report(result) or num_encodings == 1
+    assert "50% of common spans are placeholders" in report(result)
+    held_out = EncodedCorpus.open(tmp_path / "one", "valid")
+    assert tokenizer.decode([held_out[0][0][:-1]]) == ["Anna has 2 dogs ."]
+
+
+def test_an_encoding_that_is_too_long_is_usual_on_both_sides(tmp_path):
+    """Or a placeholder would be in one text only."""
+    train = [("Aa 12 b", "12 Aa")] * 20
+    symbols = config.PairEncoding(placeholders=4).symbols
+    prepared(
+        tmp_path,
+        "data",
+        lambda texts: tokenization.train_bpe(texts, 276, placeholders=symbols),
+        {"placeholders": 4, "placeholder_rate": 0.5, "max_length": 7},
+        train=train,
+        valid=train,
+    )
+    tokenizer = tokenization.load(tmp_path / "data" / "tokenizer")
+    for pair in EncodedCorpus.open(tmp_path / "data", "train"):
+        source, target = tokenizer.decode([side[:-1] for side in pair])
+        assert source.count("<") == target.count("<")
+
+
+def test_a_vocabulary_without_the_placeholders_is_refused(tmp_path):
+    def bpe(texts):
+        return tokenization.train_bpe(texts, 272, placeholders=["<ph1>"])
+
+    message = "`placeholders` needs the piece <ph2>, which the vocabulary lacks. Rec"
+    with pytest.raises(ValueError, match=message):
+        prepared(tmp_path, options={"placeholders": 2}, tokenizer=bpe)
 
 
 def test_corpora_with_several_encodings_keep_their_shares(tmp_path):

@@ -169,6 +169,14 @@ REFUSED = {
         {"subword_dropout": "0.2"},
         "--subword_dropout needs several encodings of a pair: give --subword_encod",
     ),
+    "placeholders of word pieces": (
+        {"tokenizer": "wordpiece", "vocab_size": "272", "placeholders": "2"},
+        "--placeholders needs a vocabulary of BPE: drop --tokenizer.",
+    ),
+    "rate of no placeholders": (
+        {"placeholder_rate": "0.2"},
+        "--placeholder_rate needs placeholders: give --placeholders, such as 32.",
+    ),
     "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
     "unknown set": (
         {"dataset": "phrasebok", **dict.fromkeys(FILES, "")},
