@@ -163,6 +163,7 @@ def test_every_preset_trains_on_two_replicas_saves_and_loads(
         source_prefix_id=None,
         target_prefix_id=None,
         languages={},
+        placeholders={},
     )
     translator = Translator(model, vocabulary, beam_size=2, extra_decode_length=2)
     assert np.isfinite(translator.search(tf.constant(tokens)).scores[:, 0]).all()
