@@ -25,6 +25,10 @@ from 0, the score and the translation, separated by tabs. With --alignments and
 
 The first is in Moses format, numbers of words of the source and of the translation. It
 is empty for text that the vocabulary does not keep as it is.
+
+    python bin/translate.py --model_dir=runs/my --protect=urls,tags --glossary=terms.tsv
+
+leaves addresses and inline tags as they are, and translates terms as the glossary says.
 """
 
 from __future__ import annotations
@@ -53,6 +57,7 @@ from keras_transformer.cli import (
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.documents import protection
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -86,6 +91,19 @@ _TOKEN_SCORES = flags.DEFINE_bool(
     "token_scores",
     False,
     "After each translation, its tokens and their log probabilities.",
+)
+_PROTECT = flags.DEFINE_list(
+    "protect",
+    [],
+    f"What translations must have as it is, among {', '.join(protection.KINDS)}. A "
+    "model with placeholders keeps each; for others the alignment of words is a guess.",
+)
+_GLOSSARY = flags.DEFINE_string(
+    "glossary",
+    None,
+    "Text file of terms that translations must have: a source term, a tab and its "
+    "translation a line; without translation the term stays. A third column exact: "
+    "upper and lower case count.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -143,6 +161,7 @@ def _made_from(lines):
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
+        "protection": [_PROTECT.value, _terms()],
         "format": _FORMAT.value,
         "batch_size": _BATCH_SIZE.value,
     }
@@ -159,6 +178,12 @@ def check_flags() -> None:
     for flag in (_ALIGNMENTS, _TOKEN_SCORES):
         if flag.value and (_NBEST.value is not None or _FORMAT.value != "lines"):
             raise ValueError(f"--{flag.name} is for --format=lines without --nbest.")
+        if flag.value and _protects():
+            raise ValueError(
+                f"--{flag.name} is for translations as the model gives them: drop "
+                "--protect and --glossary."
+            )
+    protection.Protection(_PROTECT.value, _terms())
     if _FORMAT.value != "lines":
         _check_document_flags()
     if _SAVED_MODEL.value is None:
@@ -199,6 +224,17 @@ def _translate(lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(stack)
+        if _protects() and not model.placeholders:
+            if _NBEST.value is not None:
+                raise ValueError(
+                    "--nbest with --protect or --glossary needs a model with "
+                    "placeholders, see bin/prepare_data.py --placeholders."
+                )
+            print(
+                "The model has no placeholders: what is protected is put where the "
+                "alignment of words says, and may get lost.",
+                file=sys.stderr,
+            )
         translate = _translate_documents if is_document else _translate_lines
         return translate(model, lines, write, block_size, first)
 
@@ -214,6 +250,7 @@ def _translate_lines(model, lines, write, block_size, first):
         model.translate_batch,
         block_size=block_size,
         at_once=model.at_once,
+        protect=_protect(model),
     )
     progress = text_files.progress(len(lines), first)
     with progress, contextlib.closing(blocks):
@@ -246,6 +283,7 @@ def _translate_documents(model, lines, write, block_size, first):
                 model.translate_batch,
                 text.divide,
                 model.at_once,
+                _protect(model),
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
@@ -257,6 +295,22 @@ def _translate_documents(model, lines, write, block_size, first):
             progress.update(len(block))
     text_files.report_cut(num_cut, num_texts, model.limit)
     return {"sentences": num_texts, "truncated": num_cut}
+
+
+def _protects():
+    return bool(_PROTECT.value or _GLOSSARY.value)
+
+
+def _terms():
+    """Return the entries of the glossary."""
+    return protection.read_glossary(_GLOSSARY.value) if _GLOSSARY.value else []
+
+
+def _protect(model):
+    """Return what protects a text, None if nothing is to be protected."""
+    if not _protects():
+        return None
+    return protection.Protection(_PROTECT.value, _terms(), model.placeholders).protect
 
 
 def _loaded(stack):
@@ -276,11 +330,13 @@ def _loader():
             translation_models.from_saved_model,
             _SAVED_MODEL.value,
             is_aligned=is_aligned,
+            is_protected=_protects(),
         )
     return functools.partial(
         translation_models.from_model_dir,
         MODEL_DIR.value,
         is_aligned=is_aligned,
+        is_protected=_protects(),
         checkpoint=CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),

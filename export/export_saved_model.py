@@ -192,6 +192,7 @@ def describe(model_dir, searcher, step: int) -> dict:
         "source_language": SOURCE_LANGUAGE.value or config.source_language,
         "target_language": TARGET_LANGUAGE.value or config.target_language,
         "languages": list(searcher.tokenizer.languages),
+        "placeholders": list(searcher.tokenizer.placeholders),
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,

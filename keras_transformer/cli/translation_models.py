@@ -19,14 +19,20 @@ class TranslationModel(NamedTuple):
     language: str | None
     # Batches to translate at the same time.
     at_once: int
+    # Names of the placeholders and tags of the vocabulary.
+    placeholders: tuple[str, ...] = ()
 
 
-def from_saved_model(path: str, *, is_aligned: bool = False) -> TranslationModel:
+def from_saved_model(
+    path: str, *, is_aligned: bool = False, is_protected: bool = False
+) -> TranslationModel:
     """Load an exported model, EXPORT_DIR/VERSION.
 
     Args:
         path: The folder.
         is_aligned: Whether to give the outputs of `Translator.align_batch` too.
+        is_protected: Whether spans will be protected, which needs these outputs if the
+            vocabulary has no placeholders.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -36,22 +42,26 @@ def from_saved_model(path: str, *, is_aligned: bool = False) -> TranslationModel
     from keras_transformer.serving import saved_model
 
     description = saved_model.read_description(path)
+    placeholders = tuple(description.get("placeholders", ()))
+    is_aligned |= is_protected and not placeholders
     return TranslationModel(
         saved_model.load_aligned(path) if is_aligned else saved_model.load(path),
         description.get("decoding", {}).get("max_input_length"),
         description.get("source_language"),
         batching.BATCHES_AT_ONCE,
+        placeholders,
     )
 
 
 def from_model_dir(
-    path: str, *, is_aligned: bool = False, **options: Any
+    path: str, *, is_aligned: bool = False, is_protected: bool = False, **options: Any
 ) -> TranslationModel:
     """Load a trained model.
 
     Args:
         path: The model_dir.
         is_aligned: Same as in `from_saved_model`.
+        is_protected: Same as in `from_saved_model`.
         **options: Arguments of `ModelDir.load_translator`.
 
     Raises:
@@ -63,6 +73,8 @@ def from_model_dir(
 
     model_dir = ModelDir(path)
     translator = model_dir.load_translator(**options).with_prepared_weights()
+    placeholders = tuple(translator.tokenizer.placeholders)
+    is_aligned |= is_protected and not placeholders
     function = "align_batch" if is_aligned else "translate_batch"
     return TranslationModel(
         # A bound tf.function does not keep its object alive; a lambda does.
@@ -70,4 +82,5 @@ def from_model_dir(
         translator.decoding.max_input_length,
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,
+        placeholders,
     )

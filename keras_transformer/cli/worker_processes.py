@@ -53,13 +53,13 @@ class WorkerProcesses:
             with _naming_killed_processes():
                 # As many at once, so that every process starts.
                 facts = [self._pool.submit(_facts) for _ in range(num_workers)]
-                limit, language = [each.result() for each in facts][0]
+                model = [each.result() for each in facts][0]
         except BaseException:
             self.close()
             raise
         # One batch more than workers, so that none of them waits for the next.
-        self.model = TranslationModel(
-            self._translate_batch, limit, language, num_workers + 1
+        self.model = model._replace(
+            translate_batch=self._translate_batch, at_once=num_workers + 1
         )
 
     def __enter__(self) -> Self:
@@ -117,9 +117,9 @@ def _model() -> TranslationModel:
     return _load()
 
 
-def _facts() -> tuple[int | None, str | None]:
+def _facts() -> TranslationModel:
     """Load the model; return what another process needs to know of it."""
-    return _model().limit, _model().language
+    return _model()._replace(translate_batch=None)
 
 
 def _translate_batch(texts: list[bytes]) -> dict[str, Any]:

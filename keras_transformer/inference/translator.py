@@ -36,6 +36,15 @@ class Division(Protocol):
         """Return the translations of the parts as one."""
 
 
+class Protected(Protocol):
+    """A text whose translation must have parts of it, such as `ProtectedText`."""
+
+    text: str
+
+    def restore(self, translation: str, alignment: Sequence[tuple[int, int]]) -> str:
+        """Return the translation of `text` with these parts."""
+
+
 class Hypothesis(NamedTuple):
     """One translation."""
 
@@ -342,6 +351,7 @@ def translate_in_batches(
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     divide: Callable[[str], Division | None] | None = None,
     at_once: int = BATCHES_AT_ONCE,
+    protect: Callable[[str], Protected] | None = None,
 ) -> list[Translation]:
     """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
@@ -353,8 +363,9 @@ def translate_in_batches(
             by one and joined, without `nbest`. Returns None for one that cannot be
             divided, which is cut. Without `divide` all long texts are cut.
         at_once: Number of threads that call `translate_batch`.
+        protect: Finds what a translation must have; None: nothing.
     """
-    answer = _unpacked(translate_batch)
+    answer = _unpacked(translate_batch, protect)
     if divide is not None:
         answer = functools.partial(_answer_in_parts, answer, divide)
     return in_batches(texts, batch_size, answer, at_once)
@@ -366,15 +377,37 @@ def translate_in_blocks(
     translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     block_size: int,
     at_once: int = BATCHES_AT_ONCE,
+    protect: Callable[[str], Protected] | None = None,
 ) -> Iterator[tuple[int, list[Translation]]]:
     """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
-    answer = _unpacked(translate_batch)
+    answer = _unpacked(translate_batch, protect)
     return in_blocks(texts, batch_size, answer, block_size, at_once)
 
 
-def _unpacked(translate_batch: Callable) -> Callable[[list[str]], list[Translation]]:
+def _unpacked(
+    translate_batch: Callable, protect: Callable[[str], Protected] | None
+) -> Callable[[list[str]], list[Translation]]:
     """Return a function that translates a batch of Python strings."""
-    return lambda texts: _unpack(translate_batch(tf.constant(texts, tf.string)), texts)
+
+    def answer(texts):
+        return _unpack(translate_batch(tf.constant(texts, tf.string)), texts)
+
+    def answer_protected(texts):
+        protected = [protect(text) for text in texts]
+        answers = answer([each.text for each in protected])
+        return [*map(_restored, answers, protected)]
+
+    return answer if protect is None else answer_protected
+
+
+def _restored(translation: Translation, protected: Protected) -> Translation:
+    """Put what was protected into a translation; its alignment no longer fits."""
+    nbest = tuple(
+        Hypothesis(protected.restore(each.text, translation.alignment), each.score)
+        for each in translation.nbest
+    )
+    text = protected.restore(translation.text, translation.alignment)
+    return translation._replace(text=text, nbest=nbest, alignment=())
 
 
 def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:

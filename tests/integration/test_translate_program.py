@@ -288,6 +288,8 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     translate(lines, model_dir="any", nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
     assert [row[0] for row in rows] == [str(n) for n in range(67) for _ in range(2)]
+    with pytest.raises(ValueError, match="--nbest with --protect or --glossary needs"):
+        translate(lines, model_dir="any", nbest=2, protect="urls")
     alone = [best.text for best in translator.translate(["eins"])[0].nbest]
     assert [row[2] for row in rows[-2:]] == alone
 
@@ -313,3 +315,60 @@ def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
         )
         assert summary == {"lines": 40, "truncated": 7}
     assert (tmp_path / "out1").read_text() == (tmp_path / "out2").read_text()
+
+
+def keeping(text):
+    """Stands for a model with placeholders, which it keeps in the wrong case."""
+    assert all(b"http" not in each for each in text.numpy())
+    upper = tf.strings.upper(text)
+    for symbol in ("<ph1>", "<ph2>"):
+        upper = tf.strings.regex_replace(upper, symbol.upper(), symbol)
+    return {
+        "translations": upper[:, tf.newaxis],
+        "scores": tf.zeros([len(text), 1]),
+        "truncated": tf.zeros([len(text)], tf.bool),
+    }
+
+
+def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: keeping)
+    described = {"placeholders": ["<ph1>", "<ph2>"]}
+    monkeypatch.setattr(
+        saved_model_lib, "read_description", lambda saved_model: described
+    )
+    (tmp_path / "terms").write_text("dog\tPudel\n")
+    options = {"saved_model": "any", "protect": "urls", "glossary": tmp_path / "terms"}
+    translate(["a dog at http://a.b/c", "", "no"], **options)
+    written = (tmp_path / "out").read_text()
+    assert written == "A Pudel AT http://a.b/c\n\nNO\n"
+    translate(["- a dog. it is."], **options, format="text")
+    assert (tmp_path / "out").read_text() == "- A Pudel. IT IS.\n"
+    assert "placeholders" not in capfd.readouterr().err
+    with pytest.raises(ValueError, match="--alignments is for translations as the"):
+        translate(["a"], **options, alignments=True)
+    with pytest.raises(ValueError, match="`kind` must be"):
+        translate(["a"], saved_model="any", protect="ulrs")
+
+
+def test_without_placeholders_the_alignment_is_used(
+    translate, monkeypatch, tmp_path, capfd
+):
+    def aligned(text):
+        pieces = [
+            [b"\xe2\x96\x81" + word for word in each.split()] + [b"</s>"]
+            for each in text.numpy()
+        ]
+        most = max(map(len, pieces))
+        rows = tf.constant([row + [b""] * (most - len(row)) for row in pieces])
+        return {
+            **shout(text),
+            "source_pieces": rows,
+            "target_pieces": tf.strings.upper(rows),
+            "attention": tf.eye(most, batch_shape=[len(text)]),
+            "log_probabilities": tf.zeros([len(text), most]),
+        }
+
+    monkeypatch.setattr(saved_model_lib, "load_aligned", lambda saved_model: aligned)
+    translate(["see www.a.de now"], saved_model="any", protect="urls")
+    assert (tmp_path / "out").read_text() == "SEE www.a.de NOW\n"
+    assert "The model has no placeholders" in capfd.readouterr().err

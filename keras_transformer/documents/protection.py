@@ -1,0 +1,240 @@
+"""Spans of a text that its translation must have: addresses, tags, numbers and terms.
+
+A model whose vocabulary has placeholders reads one in the place of each span, and its
+search gives each of them once. For other models the alignment of words tells where a
+span went, which is a guess.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from keras_transformer import text_files
+from keras_transformer.config import (
+    CLOSING_TAG,
+    OPENING_TAG,
+    PLACEHOLDER,
+    check_choice,
+)
+
+# What may be protected, by the name of its kind; the first that matches counts.
+_PATTERNS = {
+    "tags": r"</?[A-Za-z][^<>\s]*(?:\s[^<>]*)?>",
+    "urls": r"(?:https?|ftp)://[^\s<>\"]*[^\s<>\".,;:!?')\]]"
+    r"|www\.[^\s<>\"]*[^\s<>\".,;:!?')\]]"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    "terms": "",
+    "numbers": r"(?<![\w.,])[-+]?\d+(?:[.,:/]\d+)*%?(?!\w)",
+}
+KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
+_TAG_NAME = re.compile(r"</?([^<>\s/]+)")
+# How the case of a term is compared: the third column of a glossary.
+_CASES = ("any", "exact")
+
+
+class Term(NamedTuple):
+    """An entry of a glossary."""
+
+    source: str
+    # None: the term stays as the text has it.
+    target: str | None
+    is_exact: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A protected part of a text."""
+
+    # Where it is in the text.
+    start: int
+    end: int
+    # What the translation must have.
+    wanted: str
+    # The placeholder that stands for it, "" if there is none left.
+    symbol: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtectedText:
+    """A text to translate, and what its translation must have."""
+
+    # With placeholders instead of the spans that have one.
+    text: str
+    # The text without placeholders.
+    original: str
+    spans: tuple[Span, ...]
+
+    def restore(
+        self, translation: str, alignment: Sequence[tuple[int, int]] = ()
+    ) -> str:
+        """Return a translation with the spans instead of their placeholders.
+
+        Args:
+            translation: The translation of `text`.
+            alignment: Pairs of a word of the source and a word of the translation. A
+                span without placeholder replaces the words that come from it, unless
+                the translation has it already.
+        """
+        wanted = {span.symbol: span.wanted for span in self.spans if span.symbol}
+        if wanted:
+            pattern = "|".join(map(re.escape, wanted))
+            return re.sub(pattern, lambda match: wanted[match[0]], translation)
+        words = translation.split(" ")
+        for span in self.spans:
+            if span.wanted not in translation:
+                self._put(span, words, alignment)
+        return " ".join(word for word in words if word)
+
+    def _put(
+        self, span: Span, words: list[str], alignment: Sequence[tuple[int, int]]
+    ) -> None:
+        """Replace the words of the translation that come from a span."""
+        # A span may begin within a word, as after a bracket.
+        first = len(self.original[: span.start + 1].split()) - 1
+        last = len(self.original[: span.end].split()) - 1
+        own = sorted({word for source, word in alignment if first <= source <= last})
+        if not own:
+            return
+        after = re.search(r"[^\w>%/]*$", words[own[-1]])[0]
+        words[own[0]] = span.wanted + after
+        for word in own[1:]:
+            words[word] = ""
+
+
+class Protection:
+    """What to protect in every text.
+
+    Args:
+        kinds: Among `KINDS`.
+        terms: The entries of a glossary; the longest that matches counts.
+        placeholders: Names of the placeholders and tags of the model's vocabulary;
+            empty: it has none.
+
+    Raises:
+        ValueError: If a kind is unknown.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[str] = (),
+        terms: Sequence[Term] = (),
+        placeholders: Collection[str] = (),
+    ):
+        for kind in kinds:
+            check_choice("kind", kind, KINDS)
+        self.placeholders = frozenset(placeholders)
+        by_length = sorted(terms, key=lambda term: len(term.source), reverse=True)
+        self._exact = {term.source: term for term in terms if term.is_exact}
+        self._any_case = {
+            term.source.casefold(): term for term in terms if not term.is_exact
+        }
+        each = [
+            re.escape(term.source)
+            if term.is_exact
+            else f"(?i:{re.escape(term.source)})"
+            for term in by_length
+        ]
+        patterns = {kind: _PATTERNS[kind] for kind in kinds}
+        if each:
+            patterns["terms"] = rf"(?<!\w)(?:{'|'.join(each)})(?!\w)"
+        # In the order of `_PATTERNS`.
+        self._pattern = re.compile(
+            "|".join(
+                f"(?P<{kind}>{patterns[kind]})"
+                for kind in _PATTERNS
+                if kind in patterns
+            )
+            or "(?!)"
+        )
+
+    def protect(self, text: str) -> ProtectedText:
+        """Find the spans of a text, and put placeholders in their place."""
+        found = list(self._pattern.finditer(text))
+        symbols = self._symbols(text, found) if self.placeholders else [""] * len(found)
+        spans = tuple(
+            Span(match.start(), match.end(), self._wanted(match), symbol)
+            for match, symbol in zip(found, symbols, strict=True)
+        )
+        parts, done = [], 0
+        for span in spans:
+            if span.symbol:
+                parts += [text[done : span.start], span.symbol]
+                done = span.end
+        return ProtectedText("".join(parts) + text[done:], text, spans)
+
+    def _wanted(self, match: re.Match) -> str:
+        """Return what the translation must have for a span."""
+        if match.lastgroup != "terms":
+            return match[0]
+        term = self._exact.get(match[0]) or self._any_case[match[0].casefold()]
+        return match[0] if term.target is None else term.target
+
+    def _symbols(self, text: str, found: Sequence[re.Match]) -> list[str]:
+        """Return a placeholder for each span, "" where there is none left."""
+        singles = (symbol for (symbol,) in self._free(text, PLACEHOLDER))
+        pairs = self._free(text, OPENING_TAG, CLOSING_TAG)
+        partners = dict(_partners(found))
+        symbols = {}
+        for number in range(len(found)):
+            if number in symbols:
+                continue
+            if number in partners and (pair := next(pairs, None)):
+                symbols[number], symbols[partners[number]] = pair
+            else:
+                symbols[number] = next(singles, "")
+        return [symbols[number] for number in range(len(found))]
+
+    def _free(self, text: str, *forms: str) -> Iterator[tuple[str, ...]]:
+        """Yield placeholders of these forms, by number, that are not in a text."""
+        for number in range(1, len(self.placeholders) + 1):
+            symbols = tuple(form.format(number) for form in forms)
+            if self.placeholders.issuperset(symbols) and not any(
+                symbol in text for symbol in symbols
+            ):
+                yield symbols
+
+
+def read_glossary(path: str | os.PathLike) -> list[Term]:
+    """Read a glossary: a source term, a tab, and its translation in each line.
+
+    A term without translation stays as it is. A third column "exact" compares upper and
+    lower case; without it, or with "any", case does not count. Blank lines are skipped.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a line is not like this, or a term occurs twice.
+    """
+    terms: dict[tuple[str, bool], Term] = {}
+    for number, line in enumerate(text_files.read_lines(path), start=1):
+        if not line.strip():
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        source, target, case = (*columns, "", "")[:3]
+        is_exact = case == "exact"
+        key = (source if is_exact else source.casefold(), is_exact)
+        is_known = case in ("", *_CASES) and len(columns) <= 3
+        if not (source and is_known) or key in terms:
+            raise ValueError(
+                f"{path} line {number} must have a new source term, its translation, "
+                "and perhaps any or exact, separated by tabs. Received: "
+                f"{line[:100]!r}."
+            )
+        terms[key] = Term(source, target or None, is_exact)
+    return list(terms.values())
+
+
+def _partners(found: Sequence[re.Match]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of an opening tag and of its closing tag, for those nested."""
+    opened: list[tuple[str, int]] = []
+    for number, match in enumerate(found):
+        if match.lastgroup != "tags" or match[0].endswith("/>"):
+            continue
+        name = _TAG_NAME.match(match[0])[1].lower().rstrip(">")
+        if not match[0].startswith("</"):
+            opened.append((name, number))
+        elif opened and opened[-1][0] == name:
+            yield opened.pop()[1], number

@@ -1,0 +1,116 @@
+"""What a translation must have, by placeholders and by the alignment of words."""
+
+import pytest
+
+from keras_transformer.config import PairEncoding
+from keras_transformer.documents import protection
+from keras_transformer.documents.protection import Protection, Term
+
+PLACEHOLDERS = PairEncoding(placeholders=8).symbols
+GLOSSARY = (
+    Term("dog", "Köter"),
+    Term("hot dog", "Wurst"),
+    Term("US", "USA", is_exact=True),
+    Term("New York", None),
+)
+
+
+def protect(text, kinds=protection.KINDS, terms=GLOSSARY, placeholders=PLACEHOLDERS):
+    return Protection(kinds, terms, placeholders).protect(text)
+
+
+def wanted(text, **options):
+    return [span.wanted for span in protect(text, **options).spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        (
+            "See https://a.org/b?c=1,2 (www.b.de/x).",
+            ["https://a.org/b?c=1,2", "www.b.de/x"],
+        ),
+        ("Write to ann.b+c@d-e.co.uk, or not.", ["ann.b+c@d-e.co.uk"]),
+        (
+            "From 3.5 to 1,000.25% at 12:30, -4 or 7.",
+            ["3.5", "1,000.25%", "12:30", "-4", "7"],
+        ),
+        ("A4, x2 and 2nd stay, v1.2 too.", []),
+        ("A <b class='x'>man</b> <br/> a < b > c", ["<b class='x'>", "</b>", "<br/>"]),
+        ("A hot dog, a DOG and dogs; us and US.", ["Wurst", "Köter", "USA"]),
+        ("In new york they say hello.", ["new york"]),
+        ("", []),
+    ],
+)
+def test_spans_are_found(text, spans):
+    assert wanted(text) == spans
+
+
+def test_only_what_is_asked_for_is_protected():
+    text = "dog 5 www.a.de <b>x</b>"
+    assert wanted(text, kinds=["urls"], terms=()) == ["www.a.de"]
+    assert wanted(text, kinds=(), terms=()) == []
+    assert wanted(text, kinds=()) == ["Köter"]
+    with pytest.raises(ValueError, match="`kind` must be .* Did you mean 'urls'"):
+        protect(text, kinds=["url"])
+
+
+def test_placeholders_stand_for_spans_and_become_them_again():
+    found = protect("<i>A <b>dog</b></i> saw 12 <u>men<br/>.")
+    assert found.text == "<pc2>A <pc1><ph1></pc1></pc2> saw <ph2> <ph3>men<ph4>." or (
+        found.text == "<pc1>A <pc2><ph1></pc2></pc1> saw <ph2> <ph3>men<ph4>."
+    )
+    translation = found.text.replace("saw", "sah").replace("men", "Leute")
+    assert found.restore(translation) == ("<i>A <b>Köter</b></i> sah 12 <u>Leute<br/>.")
+
+
+def test_placeholders_of_the_text_stay():
+    found = protect("<ph1> 5 <pc1>6 <b>x</b>")
+    assert found.restore(found.text) == "<ph1> 5 <pc1>6 <b>x</b>"
+    assert "<ph1>" not in [span.symbol for span in found.spans if span.wanted == "5"]
+
+
+def test_more_spans_than_placeholders_stay_in_the_text():
+    text = " ".join(str(number) for number in range(10))
+    found = protect(text)
+    assert found.text == "<ph1> <ph2> <ph3> <ph4> <ph5> <ph6> <ph7> <ph8> 8 9"
+    assert found.restore(found.text) == text
+
+
+def test_without_placeholders_the_alignment_tells_where_a_span_goes():
+    found = protect("A dog (see www.x.org) runs 12 km.", placeholders=())
+    assert found.text == "A dog (see www.x.org) runs 12 km."
+    alignment = [(number, number) for number in range(7)] + [(1, 7)]
+    translation = "Ein Hund (siehe w.x.or) rennt 12 km. Hündchen"
+    assert found.restore(translation, alignment) == (
+        "Ein Köter (siehe www.x.org) rennt 12 km."
+    )
+    assert found.restore("Nichts.", []) == "Nichts."
+    # What is there already stays where it is.
+    assert found.restore("Köter 12 www.x.org", alignment) == "Köter 12 www.x.org"
+
+
+def test_a_glossary_is_read_line_by_line(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text(
+        "dog\tKöter\n\nNew York\nUS\tUSA\texact\nUs\t\texact\na b\t c \tany\n"
+    )
+    assert protection.read_glossary(path) == [
+        Term("dog", "Köter"),
+        Term("New York", None),
+        Term("US", "USA", is_exact=True),
+        Term("Us", None, is_exact=True),
+        Term("a b", "c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["\tKöter", "a\tb\tc", "a\tb\tany\td", "DOG\tHund", "dog\tHund\tany"]
+)
+def test_bad_lines_of_a_glossary_are_named(tmp_path, line):
+    path = tmp_path / "terms.tsv"
+    path.write_text(f"dog\tKöter\n{line}\n")
+    with pytest.raises(
+        ValueError, match="terms.tsv line 2 must have a new source term"
+    ):
+        protection.read_glossary(path)
