@@ -360,6 +360,7 @@ def prepare(folder, page):
         (path / "letter.en").write_text(text, encoding="utf-8")
         page = f"<title>{lines[1]}</title><p>{lines[2]}<b>{lines[3]}</b></p>"
         (path / "page.html").write_text(page, encoding="utf-8")
+        (path / "terms.tsv").write_text("dog\tHund\nAnna\n", encoding="utf-8")
     elif name == "bulk_translation.md":
         (path / "texts").mkdir()
         for number in range(2):
