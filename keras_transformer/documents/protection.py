@@ -83,26 +83,25 @@ class ProtectedText:
         if wanted:
             pattern = "|".join(map(re.escape, wanted))
             return re.sub(pattern, lambda match: wanted[match[0]], translation)
-        words = translation.split(" ")
-        for span in self.spans:
-            if span.wanted not in translation:
-                self._put(span, words, alignment)
-        return " ".join(word for word in words if word)
+        words = _words(translation)
+        missing = [span for span in self.spans if span.wanted not in translation]
+        is_put = [self._put(span, words, alignment) for span in missing]
+        return " ".join(filter(None, words)) if any(is_put) else translation
 
     def _put(
         self, span: Span, words: list[str], alignment: Sequence[tuple[int, int]]
-    ) -> None:
-        """Replace the words of the translation that come from a span."""
+    ) -> bool:
+        """Replace the words of the translation that come from a span, if there are."""
         # A span may begin within a word, as after a bracket.
-        first = len(self.original[: span.start + 1].split()) - 1
-        last = len(self.original[: span.end].split()) - 1
+        first = len(_words(self.original[: span.start + 1])) - 1
+        last = len(_words(self.original[: span.end])) - 1
         own = sorted({word for source, word in alignment if first <= source <= last})
-        if not own:
-            return
-        after = re.search(r"[^\w>%/]*$", words[own[-1]])[0]
-        words[own[0]] = span.wanted + after
-        for word in own[1:]:
-            words[word] = ""
+        if own:
+            after = re.search(r"[^\w>%/]*$", words[own[-1]])[0]
+            words[own[0]] = span.wanted + after
+            for word in own[1:]:
+                words[word] = ""
+        return bool(own)
 
 
 class Protection:
@@ -127,7 +126,6 @@ class Protection:
         for kind in kinds:
             check_choice("kind", kind, KINDS)
         self.placeholders = frozenset(placeholders)
-        by_length = sorted(terms, key=lambda term: len(term.source), reverse=True)
         self._exact = {term.source: term for term in terms if term.is_exact}
         self._any_case = {
             term.source.casefold(): term for term in terms if not term.is_exact
@@ -136,7 +134,7 @@ class Protection:
             re.escape(term.source)
             if term.is_exact
             else f"(?i:{re.escape(term.source)})"
-            for term in by_length
+            for term in sorted(terms, key=lambda term: -len(term.source))
         ]
         patterns = {kind: _PATTERNS[kind] for kind in kinds}
         if each:
@@ -170,8 +168,9 @@ class Protection:
         """Return what the translation must have for a span."""
         if match.lastgroup != "terms":
             return match[0]
-        term = self._exact.get(match[0]) or self._any_case[match[0].casefold()]
-        return match[0] if term.target is None else term.target
+        term = self._exact.get(match[0]) or self._any_case.get(match[0].casefold())
+        # "\u0130" is an "i" in any case for `re`, but not when folded: it stays.
+        return match[0] if term is None or term.target is None else term.target
 
     def _symbols(self, text: str, found: Sequence[re.Match]) -> list[str]:
         """Return a placeholder for each span, "" where there is none left."""
@@ -227,13 +226,18 @@ def read_glossary(path: str | os.PathLike) -> list[Term]:
     return list(terms.values())
 
 
+def _words(text: str) -> list[str]:
+    """Return the words of a text as an alignment counts them."""
+    return [word for word in text.split(" ") if word]
+
+
 def _partners(found: Sequence[re.Match]) -> Iterator[tuple[int, int]]:
     """Yield the numbers of an opening tag and of its closing tag, for those nested."""
     opened: list[tuple[str, int]] = []
     for number, match in enumerate(found):
         if match.lastgroup != "tags" or match[0].endswith("/>"):
             continue
-        name = _TAG_NAME.match(match[0])[1].lower().rstrip(">")
+        name = _TAG_NAME.match(match[0])[1].lower()
         if not match[0].startswith("</"):
             opened.append((name, number))
         elif opened and opened[-1][0] == name:

@@ -73,7 +73,10 @@ def load_model_dir(
         translator = model_dir.load_translator(
             checkpoint, languages=languages, **decoding
         )
-        module = ServingModule(translator.with_prepared_weights())
+        module = ServingModule(
+            translator.with_prepared_weights(),
+            source_language=languages[0] or config.source_language,
+        )
         known = tuple(translator.tokenizer.languages)
         limit = translator.decoding.max_input_length
     functions = {

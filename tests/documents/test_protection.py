@@ -12,6 +12,7 @@ GLOSSARY = (
     Term("hot dog", "Wurst"),
     Term("US", "USA", is_exact=True),
     Term("New York", None),
+    Term("dine", "essen"),
 )
 
 
@@ -39,6 +40,8 @@ def wanted(text, **options):
         ("A <b class='x'>man</b> <br/> a < b > c", ["<b class='x'>", "</b>", "<br/>"]),
         ("A hot dog, a DOG and dogs; us and US.", ["Wurst", "Köter", "USA"]),
         ("In new york they say hello.", ["new york"]),
+        # For `re` an i in any case.
+        ("D\u0130NE at dine.", ["D\u0130NE", "essen"]),
         ("", []),
     ],
 )
@@ -86,6 +89,9 @@ def test_without_placeholders_the_alignment_tells_where_a_span_goes():
         "Ein Köter (siehe www.x.org) rennt 12 km."
     )
     assert found.restore("Nichts.", []) == "Nichts."
+    # Words are counted as in the alignment, and other spaces stay.
+    assert protect("no  5 x", placeholders=()).restore("a  b c", [(1, 1)]) == "a 5 c"
+    assert protect("no", placeholders=()).restore("a  b") == "a  b"
     # What is there already stays where it is.
     assert found.restore("Köter 12 www.x.org", alignment) == "Köter 12 www.x.org"
 
