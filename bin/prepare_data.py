@@ -306,26 +306,19 @@ def _given_paths() -> dict[str, str]:
 
 
 def _check_encoding() -> None:
-    chosen = field_flags.values(_ENCODING)
-    if chosen["subword_encodings"] > 1:
-        if _TOKENIZER.value == "wordpiece":
+    for number, rate, what, example in (
+        ("subword_encodings", "subword_dropout", "several encodings of a pair", 4),
+        ("placeholders", "placeholder_rate", "placeholders", 32),
+    ):
+        if _ENCODING[number].value > _ENCODING[number].default:
+            if _TOKENIZER.value == "wordpiece":
+                raise ValueError(
+                    f"--{number} needs a vocabulary of BPE: drop --tokenizer."
+                )
+        elif _ENCODING[rate].present:
             raise ValueError(
-                "--subword_encodings needs a vocabulary of BPE: drop --tokenizer."
+                f"--{rate} needs {what}: give --{number}, such as {example}."
             )
-    elif _ENCODING["subword_dropout"].present:
-        raise ValueError(
-            "--subword_dropout needs several encodings of a pair: give "
-            "--subword_encodings, such as 4."
-        )
-    if chosen["placeholders"]:
-        if _TOKENIZER.value == "wordpiece":
-            raise ValueError(
-                "--placeholders needs a vocabulary of BPE: drop --tokenizer."
-            )
-    elif _ENCODING["placeholder_rate"].present:
-        raise ValueError(
-            "--placeholder_rate needs placeholders: give --placeholders, such as 32."
-        )
 
 
 def _check_one_source() -> None:

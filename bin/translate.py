@@ -134,6 +134,7 @@ flags.adopt_module_key_flags(search_flags)
 def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
+    terms = protection.read_glossary(_GLOSSARY.value) if _GLOSSARY.value else []
     is_document = _FORMAT.value != "lines"
     lines = text_files.StoredLines(_INPUT.value, has_ends=is_document)
     num_lines = len(lines)
@@ -144,16 +145,16 @@ def main() -> dict:
     block_size = num_batches * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
         _OUTPUT.value,
-        _made_from(lines),
+        _made_from(lines, terms),
         block_size,
         _input_of_line,
         line_end="" if is_document else "\n",
     ) as (write, first):
-        counts = _translate(lines, write, block_size, first)
+        counts = _translate(terms, lines, write, block_size, first)
     return {"lines": num_lines, **counts}
 
 
-def _made_from(lines):
+def _made_from(lines, terms):
     """Return what the output depends on."""
     return {
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
@@ -161,7 +162,7 @@ def _made_from(lines):
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
-        "protection": [_PROTECT.value, _terms()],
+        "protection": [_PROTECT.value, terms],
         "format": _FORMAT.value,
         "batch_size": _BATCH_SIZE.value,
     }
@@ -183,7 +184,7 @@ def check_flags() -> None:
                 f"--{flag.name} is for translations as the model gives them: drop "
                 "--protect and --glossary."
             )
-    protection.Protection(_PROTECT.value, _terms())
+    protection.Protection(_PROTECT.value)
     if _FORMAT.value != "lines":
         _check_document_flags()
     if _SAVED_MODEL.value is None:
@@ -211,7 +212,7 @@ def _check_document_flags():
         import sentencex  # noqa: F401
 
 
-def _translate(lines, write, block_size, first):
+def _translate(terms, lines, write, block_size, first):
     """Translate and write from a line on; return counts for the summary."""
     from keras_transformer.inference import batching, cpu_threads
 
@@ -224,22 +225,12 @@ def _translate(lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(stack)
-        if _protects() and not model.placeholders:
-            if _NBEST.value is not None:
-                raise ValueError(
-                    "--nbest with --protect or --glossary needs a model with "
-                    "placeholders, see bin/prepare_data.py --placeholders."
-                )
-            print(
-                "The model has no placeholders: what is protected is put where the "
-                "alignment of words says, and may get lost.",
-                file=sys.stderr,
-            )
+        protect = _protect(model, terms) if _protects() else None
         translate = _translate_documents if is_document else _translate_lines
-        return translate(model, lines, write, block_size, first)
+        return translate(model, protect, lines, write, block_size, first)
 
 
-def _translate_lines(model, lines, write, block_size, first):
+def _translate_lines(model, protect, lines, write, block_size, first):
     """Translate each line."""
     from keras_transformer.inference import translator
 
@@ -250,7 +241,7 @@ def _translate_lines(model, lines, write, block_size, first):
         model.translate_batch,
         block_size=block_size,
         at_once=model.at_once,
-        protect=_protect(model),
+        protect=protect,
     )
     progress = text_files.progress(len(lines), first)
     with progress, contextlib.closing(blocks):
@@ -263,7 +254,7 @@ def _translate_lines(model, lines, write, block_size, first):
     return {"truncated": num_cut}
 
 
-def _translate_documents(model, lines, write, block_size, first):
+def _translate_documents(model, protect, lines, write, block_size, first):
     """Translate each sentence of each line, or of a page."""
     from keras_transformer.documents import text, web_page
     from keras_transformer.inference import translator
@@ -283,7 +274,7 @@ def _translate_documents(model, lines, write, block_size, first):
                 model.translate_batch,
                 text.divide,
                 model.at_once,
-                _protect(model),
+                protect,
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
@@ -301,16 +292,20 @@ def _protects():
     return bool(_PROTECT.value or _GLOSSARY.value)
 
 
-def _terms():
-    """Return the entries of the glossary."""
-    return protection.read_glossary(_GLOSSARY.value) if _GLOSSARY.value else []
-
-
-def _protect(model):
-    """Return what protects a text, None if nothing is to be protected."""
-    if not _protects():
-        return None
-    return protection.Protection(_PROTECT.value, _terms(), model.placeholders).protect
+def _protect(model, terms):
+    """Return what protects a text, and say if it is a guess."""
+    if not model.placeholders:
+        if _NBEST.value is not None:
+            raise ValueError(
+                "--nbest with --protect or --glossary needs a model with "
+                "placeholders, see bin/prepare_data.py --placeholders."
+            )
+        print(
+            "The model has no placeholders: what is protected is put where the "
+            "alignment of words says, and may get lost.",
+            file=sys.stderr,
+        )
+    return protection.Protection(_PROTECT.value, terms, model.placeholders).protect
 
 
 def _loaded(stack):

@@ -91,14 +91,13 @@ class PartReader:
         random: np.random.Generator | None = None,
     ):
         self.part = part
-        self._encoding = encoding or config.PairEncoding()
-        self._num_encodings = 1
-        if part.split == "train":
-            self._num_encodings = self._encoding.subword_encodings
         self._random = random
         self._source, self._split = part.source, part.split
         self._filters = part.filters
         self._is_training = part.split == "train"
+        self._encoding = config.PairEncoding()
+        if self._is_training and encoding is not None:
+            self._encoding = encoding
         self._reasons = np.zeros(0, np.uint8)
         self._copies = np.zeros(0, np.int64)
         # Lines that show dropped pairs, by reason.
@@ -235,26 +234,20 @@ class PartReader:
 
         A pair whose encoding is too long has the usual one, from `tokens`.
         """
-        is_random = self._num_encodings > 1
-        if not self._is_training or not (is_random or self._encoding.placeholders):
+        if self._encoding.subword_encodings == 1 and not self._encoding.placeholders:
             yield tokens
             return
         most = self._filters.max_length
-        for _ in range(self._num_encodings):
-            masked = self._masked(texts)
-            if is_random:
-                drawn = [self._drawn(tokenizer, side) for side in masked]
-            else:
-                drawn = [
-                    tokenizer.encode(masked[0]),
-                    tokenizer.encode_target(masked[1]),
+        for _ in range(self._encoding.subword_encodings):
+            drawn = self._drawn(tokenizer, self._masked(texts))
+            fits = [max(map(len, pair)) < most for pair in zip(*drawn, strict=True)]
+            yield [
+                [
+                    ids if fit else usual
+                    for ids, usual, fit in zip(*sides, fits, strict=True)
                 ]
-            pairs, usual = zip(*drawn, strict=True), zip(*tokens, strict=True)
-            chosen = [
-                pair if max(map(len, pair)) < most else instead
-                for pair, instead in zip(pairs, usual, strict=True)
+                for sides in zip(drawn, tokens, strict=True)
             ]
-            yield [list(side) for side in zip(*chosen, strict=True)] or tokens
 
     def _masked(self, texts):
         """Return both sides of some pairs with placeholders."""
@@ -262,19 +255,25 @@ class PartReader:
             return texts
         pairs = zip(*texts, strict=True)
         masked = [masking.mask(*pair, self._encoding, self._random) for pair in pairs]
-        return [list(side) for side in zip(*masked, strict=True)] or texts
+        return [[pair[side] for pair in masked] for side in range(len(texts))]
 
     def _drawn(self, tokenizer, texts):
-        """Return random ids of one side of some pairs."""
-        seed = int(self._random.integers(2**31))
-        return tokenizer.sample(texts, self._encoding.subword_dropout, seed)
+        """Return the ids of both sides of some pairs, random if there are several."""
+        if self._encoding.subword_encodings == 1:
+            return [tokenizer.encode(texts[0]), tokenizer.encode_target(texts[1])]
+        dropout = self._encoding.subword_dropout
+        return [
+            tokenizer.sample(side, dropout, int(self._random.integers(2**31)))
+            for side in texts
+        ]
 
     def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
         num_unreadable = self._source.num_unreadable(self._split)
         source_tokens, target_tokens, source_words, target_words = counts.tolist()
         return metadata.SplitMetadata(
             pairs_read=len(reasons) + num_unreadable,
-            pairs=int(np.sum(self._copies[reasons == Drop.KEPT])) * self._num_encodings,
+            pairs=int(np.sum(self._copies[reasons == Drop.KEPT]))
+            * self._encoding.subword_encodings,
             dropped={**_dropped(reasons), "unreadable": num_unreadable},
             source_tokens=source_tokens,
             target_tokens=target_tokens,

@@ -184,9 +184,8 @@ def check_placeholders(encoding: config.PairEncoding, tokenizer: Any) -> None:
         if symbol not in tokenizer.placeholders:
             raise ValueError(
                 f"`placeholders` needs the piece {symbol}, which the vocabulary lacks. "
-                "Received: "
-                f"placeholders={encoding.placeholders}. Train a vocabulary with "
-                "bin/prepare_data.py --placeholders, or use fewer."
+                f"Received: placeholders={encoding.placeholders}. Train a vocabulary "
+                "with bin/prepare_data.py --placeholders, or use fewer."
             )
 
 

@@ -83,6 +83,10 @@ class Pieces(NamedTuple):
     # bool [pieces]: whether to translate the piece.
     is_sentence: tf.Tensor
 
+    def sentences(self) -> tf.Tensor:
+        """Return what to translate, string `[sentences]`."""
+        return tf.gather(self.texts, _where(self.is_sentence))
+
 
 def segment(text: tf.Tensor, language: str = "") -> Pieces:
     """Find the sentences of texts.
@@ -147,7 +151,7 @@ def divide_long(
 
     def body(pieces, *_):
         positions = tf.where(pieces.is_sentence)
-        texts = tf.gather(pieces.texts, positions[:, 0])
+        texts = pieces.sentences()
         found = is_long(texts)
         divisible = found & (tf.strings.length(texts, unit="UTF8_CHAR") > 1)
         chosen = tf.gather(positions, _where(divisible))
@@ -196,14 +200,13 @@ def join(pieces: Pieces, translations: tf.Tensor, batch: tf.Tensor) -> tf.Tensor
     """
     translations = tf.strings.regex_replace(translations, f"(?:{_LINE_END})+", " ")
     positions = tf.where(pieces.is_sentence)
-    originals = tf.gather(pieces.texts, positions[:, 0])
     # Whether the next piece is a sentence of the same text.
     follows = tf.pad(pieces.is_sentence[1:] & ~_changes(pieces.rows)[1:], [[0, 1]])[
         : tf.size(pieces.texts)
     ]
     needs_space = (
         tf.gather(follows, positions[:, 0])
-        & tf.strings.regex_full_match(originals, _ENDS_WIDE)
+        & tf.strings.regex_full_match(pieces.sentences(), _ENDS_WIDE)
         & ~tf.strings.regex_full_match(translations, _ENDS_WIDE)
         & (translations != "")
     )

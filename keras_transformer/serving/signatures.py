@@ -237,15 +237,13 @@ class ServingModule(tf.Module):
             graph_text.segment(text, self.source_language),
             lambda sentences: self.translator.source_tokens(sentences)[1],
         )
-        sentences = tf.boolean_mask(pieces.texts, pieces.is_sentence)
+        translations = self._translations(pieces.sentences())
         batch = tf.shape(text, out_type=tf.int64)[0]
         num_cut = tf.math.unsorted_segment_sum(
             tf.cast(is_cut, tf.int32), pieces.rows, batch
         )
         return {
-            "translation": graph_text.join(
-                pieces, self._translations(sentences), batch
-            ),
+            "translation": graph_text.join(pieces, translations, batch),
             "truncated": num_cut > 0,
         }
 

@@ -28,7 +28,7 @@ def is_nested(tokens):
     return not opened
 
 
-def walk(source, limit, choose, prefix=()):
+def walk(source, limit, choose):
     """Return a sequence of allowed tokens that `choose` picks."""
     rule = make_rule()
     wanted = rule.wanted(tf.constant([source]), tf.zeros([1, 0], tf.int32))

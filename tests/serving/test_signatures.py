@@ -39,15 +39,6 @@ def signatures(small_export):
     return tf.saved_model.load(str(small_export)).signatures
 
 
-NAMES = [
-    "serving_default",
-    "nbest",
-    "prefix",
-    "sample",
-    "align",
-    "score",
-    "document",
-]
 OUTPUTS = {
     "serving_default": {"translation": "s", "score": "f", "truncated": "b"},
     "nbest": {"translations": "s", "scores": "f"},
@@ -65,6 +56,7 @@ OUTPUTS = {
     "score": {"log_probability": "f", "num_tokens": "i"},
     "document": {"translation": "s", "truncated": "b"},
 }
+NAMES = [*OUTPUTS]
 DTYPES = {"s": tf.string, "f": tf.float32, "b": tf.bool, "i": tf.int32}
 
 
