@@ -43,6 +43,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 from keras_transformer.cli import field_flags, programs, startup
 from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
+from keras_transformer.documents import protection
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -149,6 +150,12 @@ _FILTERS = field_flags.define(
     PairFilters, only=("max_length_ratio", "drop_duplicates", "drop_invalid_utf8")
 )
 _ENCODING = field_flags.define(PairEncoding)
+_GLOSSARY = flags.DEFINE_string(
+    "glossary",
+    None,
+    "With --placeholders: text file of terms, as bin/translate.py --glossary reads it. "
+    "They become placeholders where a pair has a term and its translation.",
+)
 _SEED = flags.DEFINE_integer(
     "seed",
     0,
@@ -180,6 +187,7 @@ _FLAGS_OF_TASK = {
         "subword_dropout",
         "placeholders",
         "placeholder_rate",
+        "glossary",
     ),
     "parsing": (
         *(flag.name for flag in _TREES.values()),
@@ -206,6 +214,7 @@ def main() -> dict:
     tokenizer = _given_tokenizer()
     languages = _languages(tokenizer)
     given = _read_corpora(filters, languages)
+    glossary = _read_glossary()
     startup.import_tensorflow()
     from keras_transformer import data
 
@@ -217,7 +226,7 @@ def main() -> dict:
     if _TASK.value == "parsing":
         prepared = _prepare_trees(make_tokenizer, languages[0], options)
     elif given:
-        options |= field_flags.values(_ENCODING)
+        options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
         prepared = data.prepare_corpora(
             given,
             _DATA_DIR.value,
@@ -226,7 +235,7 @@ def main() -> dict:
             **options,
         )
     else:
-        options |= field_flags.values(_ENCODING)
+        options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
         prepared = data.prepare(
             _open_source(languages), _DATA_DIR.value, make_tokenizer, **options
         )
@@ -319,6 +328,16 @@ def _check_encoding() -> None:
             raise ValueError(
                 f"--{rate} needs {what}: give --{number}, such as {example}."
             )
+
+
+def _read_glossary():
+    if _GLOSSARY.value is None:
+        return None
+    if not _ENCODING["placeholders"].value:
+        raise ValueError(
+            "--glossary needs placeholders: give --placeholders, such as 32."
+        )
+    return protection.Glossary(protection.read_glossary(_GLOSSARY.value))
 
 
 def _check_one_source() -> None:

@@ -66,6 +66,7 @@ class Part:
         filters: Which pairs are dropped.
         name: Name of the corpus in a mixture; None: the split is all one corpus.
         prefix: What is put before each source, with a space after it; "": nothing.
+        glossary: Terms that placeholders of training pairs stand for, too.
     """
 
     source: ParallelSource
@@ -73,6 +74,7 @@ class Part:
     filters: config.PairFilters
     name: str | None = None
     prefix: str = ""
+    glossary: masking.Glossary | None = None
 
 
 class PartReader:
@@ -98,6 +100,9 @@ class PartReader:
         self._encoding = config.PairEncoding()
         if self._is_training and encoding is not None:
             self._encoding = encoding
+        self._masking = None
+        if self._encoding.placeholders:
+            self._masking = masking.PairMasking(self._encoding, part.glossary)
         self._reasons = np.zeros(0, np.uint8)
         self._copies = np.zeros(0, np.int64)
         # Lines that show dropped pairs, by reason.
@@ -234,7 +239,7 @@ class PartReader:
 
         A pair whose encoding is too long has the usual one, from `tokens`.
         """
-        if self._encoding.subword_encodings == 1 and not self._encoding.placeholders:
+        if self._encoding.subword_encodings == 1 and self._masking is None:
             yield tokens
             return
         most = self._filters.max_length
@@ -251,10 +256,10 @@ class PartReader:
 
     def _masked(self, texts):
         """Return both sides of some pairs with placeholders."""
-        if not self._encoding.placeholders:
+        if self._masking is None:
             return texts
         pairs = zip(*texts, strict=True)
-        masked = [masking.mask(*pair, self._encoding, self._random) for pair in pairs]
+        masked = [self._masking.mask(*pair, self._random) for pair in pairs]
         return [[pair[side] for pair in masked] for side in range(len(texts))]
 
     def _drawn(self, tokenizer, texts):

@@ -22,7 +22,13 @@ from keras_transformer import (
     text_files,
     wording,
 )
-from keras_transformer.data import corpora, corpus, metadata, part_reader, sources
+from keras_transformer.data import (
+    corpora,
+    corpus,
+    metadata,
+    part_reader,
+    sources,
+)
 
 # Most training pairs that a vocabulary is trained on.
 SAMPLE_PAIRS = 500_000
@@ -65,7 +71,8 @@ def prepare(
         seed: Seed of that sample, at least 0.
         overwrite: Whether to replace a corpus that is already in `data_dir`.
         **options: Fields of `config.PairFilters`, such as `max_length`, and of
-            `config.PairEncoding`.
+            `config.PairEncoding`; `glossary`, a `masking.Glossary` of terms that
+            placeholders stand for, too.
 
     Returns:
         The content of `metadata.json`.
@@ -78,6 +85,7 @@ def prepare(
         FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
     """
+    glossary = options.pop("glossary", None)
     pair_filters, described = _options(options)
     for needed in ("train", "valid"):
         if needed not in source.splits:
@@ -87,7 +95,10 @@ def prepare(
                 "files."
             )
     return _prepare(
-        [part_reader.Part(source, split, pair_filters) for split in source.splits],
+        [
+            part_reader.Part(source, split, pair_filters, glossary=glossary)
+            for split in source.splits
+        ],
         data_dir,
         make_tokenizer,
         described={
@@ -138,6 +149,8 @@ def prepare_corpora(
             a split.
     """
 
+    glossary = options.pop("glossary", None)
+
     def checked(texts):
         tokenizer = make_tokenizer(texts)
         check_symbols(given, tokenizer)
@@ -149,7 +162,10 @@ def prepare_corpora(
     )
     first = given.of_split("train")[0]
     return _prepare(
-        [_open(given, each, open_dataset) for each in given.in_order()],
+        [
+            dataclasses.replace(_open(given, each, open_dataset), glossary=glossary)
+            for each in given.in_order()
+        ],
         data_dir,
         checked,
         described={

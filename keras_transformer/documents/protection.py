@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from keras_transformer import text_files
@@ -43,6 +43,39 @@ class Term(NamedTuple):
     # None: the term stays as the text has it.
     target: str | None
     is_exact: bool = False
+
+
+class Glossary:
+    """Finds terms in texts; the longest that matches counts, whole words only.
+
+    Args:
+        terms: The entries.
+    """
+
+    def __init__(self, terms: Sequence[Term] = ()):
+        self._exact = {term.source: term for term in terms if term.is_exact}
+        self._any_case = {
+            term.source.casefold(): term for term in terms if not term.is_exact
+        }
+        each = [
+            re.escape(term.source)
+            if term.is_exact
+            else f"(?i:{re.escape(term.source)})"
+            for term in sorted(terms, key=lambda term: -len(term.source))
+        ]
+        # A regular expression of all terms.
+        self.pattern = _whole_words(each)
+        # The same of the translations, whose letters count.
+        translations = {self.translation(term.source) for term in terms}
+        self.translation_pattern = _whole_words(
+            map(re.escape, sorted(translations, key=len, reverse=True))
+        )
+
+    def translation(self, term: str) -> str:
+        """Return what the translation of a text must have for a term found in it."""
+        entry = self._exact.get(term) or self._any_case.get(term.casefold())
+        # "\u0130" is an "i" in any case for `re`, but not when folded: it stays.
+        return term if entry is None or entry.target is None else entry.target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,19 +159,9 @@ class Protection:
         for kind in kinds:
             check_choice("kind", kind, KINDS)
         self.placeholders = frozenset(placeholders)
-        self._exact = {term.source: term for term in terms if term.is_exact}
-        self._any_case = {
-            term.source.casefold(): term for term in terms if not term.is_exact
-        }
-        each = [
-            re.escape(term.source)
-            if term.is_exact
-            else f"(?i:{re.escape(term.source)})"
-            for term in sorted(terms, key=lambda term: -len(term.source))
-        ]
+        self._glossary = Glossary(terms)
         patterns = {kind: _PATTERNS[kind] for kind in kinds}
-        if each:
-            patterns["terms"] = rf"(?<!\w)(?:{'|'.join(each)})(?!\w)"
+        patterns["terms"] = self._glossary.pattern
         # In the order of `_PATTERNS`.
         self._pattern = re.compile(
             "|".join(
@@ -146,7 +169,6 @@ class Protection:
                 for kind in _PATTERNS
                 if kind in patterns
             )
-            or "(?!)"
         )
 
     def protect(self, text: str) -> ProtectedText:
@@ -166,11 +188,8 @@ class Protection:
 
     def _wanted(self, match: re.Match) -> str:
         """Return what the translation must have for a span."""
-        if match.lastgroup != "terms":
-            return match[0]
-        term = self._exact.get(match[0]) or self._any_case.get(match[0].casefold())
-        # "\u0130" is an "i" in any case for `re`, but not when folded: it stays.
-        return match[0] if term is None or term.target is None else term.target
+        is_term = match.lastgroup == "terms"
+        return self._glossary.translation(match[0]) if is_term else match[0]
 
     def _symbols(self, text: str, found: Sequence[re.Match]) -> list[str]:
         """Return a placeholder for each span, "" where there is none left."""
@@ -224,6 +243,12 @@ def read_glossary(path: str | os.PathLike) -> list[Term]:
             )
         terms[key] = Term(source, target or None, is_exact)
     return list(terms.values())
+
+
+def _whole_words(patterns: Iterable[str]) -> str:
+    """Return a regular expression of alternatives; "(?!)" matches nothing."""
+    joined = "|".join(patterns)
+    return rf"(?<!\w)(?:{joined})(?!\w)" if joined else "(?!)"
 
 
 def _words(text: str) -> list[str]:

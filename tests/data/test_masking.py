@@ -8,6 +8,7 @@ import pytest
 
 from keras_transformer.config import PairEncoding
 from keras_transformer.data import masking
+from keras_transformer.documents.protection import Glossary, Term
 
 ALWAYS = PairEncoding(placeholders=8, placeholder_rate=0.999999)
 SOURCE = "See http://a.org/b?c=1, Anna: 3.5 (iPhone) and and in 7 7."
@@ -19,7 +20,7 @@ def draw(seed=0):
 
 
 def test_numbers_names_and_addresses_of_both_texts_become_placeholders():
-    source, target = masking.mask(SOURCE, TARGET, ALWAYS, draw())
+    source, target = masking.PairMasking(ALWAYS).mask(SOURCE, TARGET, draw())
     symbols = re.findall("<ph[1-8]>", source)
     assert len(set(symbols)) == len(symbols) == 4
     assert sorted(symbols) == sorted(re.findall("<ph[1-8]>", target))
@@ -38,9 +39,10 @@ def test_numbers_names_and_addresses_of_both_texts_become_placeholders():
 
 
 def test_the_same_seed_draws_the_same_placeholders():
-    found = {masking.mask(SOURCE, TARGET, ALWAYS, draw(seed)) for seed in range(20)}
+    mask = masking.PairMasking(ALWAYS).mask
+    found = {mask(SOURCE, TARGET, draw(seed)) for seed in range(20)}
     assert len(found) > 10
-    again = {masking.mask(SOURCE, TARGET, ALWAYS, draw(seed)) for seed in range(20)}
+    again = {mask(SOURCE, TARGET, draw(seed)) for seed in range(20)}
     assert again == found
 
 
@@ -48,7 +50,7 @@ def test_the_rate_says_how_many_spans_are_replaced():
     encoding = PairEncoding(placeholders=4, placeholder_rate=0.25)
     random, counts = draw(), collections.Counter()
     for _ in range(2000):
-        masked, _ = masking.mask("Anna 1", "1 Anna", encoding, random)
+        masked, _ = masking.PairMasking(encoding).mask("Anna 1", "1 Anna", random)
         counts["ph"] += masked.count("<ph")
         counts["pc"] += masked.count("<pc")
     assert counts["ph"] == pytest.approx(1000, abs=120)
@@ -60,12 +62,56 @@ def test_the_rate_says_how_many_spans_are_replaced():
     "texts", [("", ""), ("a b", "a b"), ("Ein <B1>", "Zwei <B1> </B2>")]
 )
 def test_words_in_small_letters_stay(texts):
-    assert masking.mask(*texts, ALWAYS, draw()) == texts
+    assert masking.PairMasking(ALWAYS).mask(*texts, draw()) == texts
 
 
 def test_more_spans_than_placeholders_stay():
     text = " ".join(map(str, range(20)))
-    source, target = masking.mask(text, text, ALWAYS, draw())
+    source, target = masking.PairMasking(ALWAYS).mask(text, text, draw())
     assert source == target
     assert len(re.findall("<ph", source)) == 8
     assert len(re.findall("<pc", source)) == 2
+
+
+def test_terms_become_placeholders_where_the_target_has_their_translation():
+    glossary = Glossary(
+        [
+            Term("dog", "Hund"),
+            Term("hot dog", "Hotdog"),
+            Term("US", "USA", is_exact=True),
+            Term("Acme", None),
+            Term("cat", "Katze"),
+        ]
+    )
+    mask = masking.PairMasking(ALWAYS, glossary).mask
+
+    def without_numbers(source, target):
+        pair = mask(source, target, draw())
+        return tuple(
+            re.sub(r"</?pc\d>", "", re.sub(r"ph\d", "ph", side)) for side in pair
+        )
+
+    assert without_numbers("A Dog eats a hot dog.", "Ein Hund isst ein Hotdog.") == (
+        "A <ph> eats a <ph>.",
+        "Ein <ph> isst ein <ph>.",
+    )
+    # Not "us", another inflection, a part of a word, a term that occurs twice.
+    for texts in (
+        ("it helps us", "es hilft USA"),
+        ("a dog", "des Hundes"),
+        ("a dogma", "ein Hund"),
+        ("a dog and a dog", "ein Hund"),
+    ):
+        assert mask(*texts, draw()) == texts
+    assert without_numbers("the US, ACME", "die USA, ACME") == (
+        "the <ph>, <ph>",
+        "die <ph>, <ph>",
+    )
+
+
+def test_a_tag_leaves_the_words_of_both_texts_as_they_are():
+    glossary = Glossary([Term("dog", "Hund")])
+    encoding = PairEncoding(placeholders=4, placeholder_rate=0.5)
+    masking_of_pairs = masking.PairMasking(encoding, glossary)
+    found = {masking_of_pairs.mask("a dog", "ein Hund", draw(n)) for n in range(200)}
+    assert ("a <pc1>dog</pc1>", "ein <pc1>Hund</pc1>") in found

@@ -21,6 +21,7 @@ from keras_transformer.data import (
     read_metadata,
     report,
 )
+from keras_transformer.documents.protection import Glossary, Term
 from tests.data.word_tokenizer import WordTokenizer, write_lines
 
 TRAIN = [("a b", "x y z"), ("c", "y"), ("b c a", "z")]
@@ -463,6 +464,27 @@ def test_training_pairs_may_have_several_random_encodings(tmp_path):
         in (report(result))
     )
     assert result.splits["train"].tokens_per_word > 1
+
+
+def test_placeholders_stand_for_the_terms_of_a_glossary(tmp_path):
+    """In training pairs only."""
+    symbols = config.PairEncoding(placeholders=4).symbols
+    prepared(
+        tmp_path,
+        "data",
+        lambda texts: tokenization.train_bpe(texts, 276, placeholders=symbols),
+        {
+            "placeholders": 4,
+            "placeholder_rate": 0.999999,
+            "glossary": Glossary([Term("cat", "Katze")]),
+        },
+        train=[("a cat", "eine Katze")] * 9,
+        valid=[("a cat", "eine Katze")],
+    )
+    tokenizer = tokenization.load(tmp_path / "data" / "tokenizer")
+    for split, source in (("train", r"a <pc1><ph\d></pc1>"), ("valid", "a cat")):
+        pair = EncodedCorpus.open(tmp_path / "data", split)[0]
+        assert re.fullmatch(source, tokenizer.decode([pair[0][:-1]])[0])
 
 
 @pytest.mark.parametrize("num_encodings", [1, 3])

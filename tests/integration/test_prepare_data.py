@@ -173,6 +173,10 @@ REFUSED = {
         {"tokenizer": "wordpiece", "vocab_size": "272", "placeholders": "2"},
         "--placeholders needs a vocabulary of BPE: drop --tokenizer.",
     ),
+    "terms without placeholders": (
+        {"glossary": "terms.tsv"},
+        "--glossary needs placeholders: give --placeholders, such as 32.",
+    ),
     "rate of no placeholders": (
         {"placeholder_rate": "0.2"},
         "--placeholder_rate needs placeholders: give --placeholders, such as 32.",
