@@ -11,7 +11,8 @@ Then prepare the new corpus with --tokenizer_from=runs/larger, and train with
 --init_checkpoint=runs/larger.
 
 --symbols=<bt>,>>fr<< adds tags and target languages for the file of
-bin/prepare_data.py --corpora.
+bin/prepare_data.py --corpora, --placeholders=16 those of bin/prepare_data.py
+--placeholders.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.config import PairEncoding
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the larger model.")
 _TEXT = flags.DEFINE_list("text", [], "Files of the new text, of both languages.")
@@ -34,6 +36,12 @@ _NUM_PIECES = flags.DEFINE_integer(
 )
 _SYMBOLS = flags.DEFINE_list(
     "symbols", [], "Tags and languages to add, such as <bt> or >>fr<<."
+)
+_PLACEHOLDERS = flags.DEFINE_integer(
+    "placeholders",
+    0,
+    "Placeholders to add, see bin/prepare_data.py --placeholders.",
+    lower_bound=0,
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "The model's corpus, whose training text is split as before."
@@ -48,8 +56,12 @@ def main() -> dict:
     """Write the larger model and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     num_pieces = _NUM_PIECES.value if _TEXT.value else 0
-    if not _TEXT.value and not _SYMBOLS.value:
-        raise ValueError("There is nothing to add. Give --text, --symbols or both.")
+    placeholders = PairEncoding(placeholders=_PLACEHOLDERS.value).symbols
+    symbols = [*_SYMBOLS.value, *placeholders]
+    if not _TEXT.value and not symbols:
+        raise ValueError(
+            "There is nothing to add. Give --text, --symbols or --placeholders."
+        )
     if num_pieces and (_DATA_DIR.value is None) != _RESPLIT.value:
         raise ValueError(
             "Give either --data_dir, so that its text is split as before, or --resplit."
@@ -62,7 +74,7 @@ def main() -> dict:
         _OUTPUT_DIR.value,
         _TEXT.value,
         num_pieces=num_pieces,
-        symbols=_SYMBOLS.value,
+        symbols=symbols,
         data_dir=_DATA_DIR.value,
         checkpoint=CHECKPOINT.value,
     )

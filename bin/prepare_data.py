@@ -447,8 +447,10 @@ def _tokenizer_maker(given: corpora.Corpora | None):
         tokenization.train_bpe,
         vocab_size=vocab_size,
         split_digits=_SPLIT_DIGITS.value,
-        symbols=given.symbols if given else (),
-        placeholders=PairEncoding(placeholders=_ENCODING["placeholders"].value).symbols,
+        symbols=(
+            *(given.symbols if given else ()),
+            *PairEncoding(placeholders=_ENCODING["placeholders"].value).symbols,
+        ),
     )
 
 

@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.tokenization import sentencepiece_proto, training_text
-from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
+from keras_transformer.tokenization.sentence_piece import (
+    SentencePieceTokenizer,
+    symbol_piece,
+)
 from keras_transformer.tokenization.units import SPACE
 
 # A pair that occurs once is no piece.
@@ -58,7 +61,7 @@ def extend(
         texts: Lines of the new domain or language, sources and targets together.
         num_pieces: Most pieces to add, beside the symbols: first characters that the
             vocabulary lacks, then the most frequent pairs of pieces.
-        symbols: Words such as "<news>" or ">>de<<" that get a piece of their own.
+        symbols: Same as in `train_bpe`.
         neighbours: Ids that follow each other in text that must be split as before,
             int `[pairs, 2]`; None: there is no such text.
 
@@ -141,7 +144,9 @@ def _appended(
     """Return the vocabulary with more pieces, the first of which is merged first."""
     model = _proto(tokenizer)
     for symbol in symbols:
-        model.pieces.add(piece=SPACE + symbol, type=sentencepiece_proto.USER_DEFINED)
+        model.pieces.add(
+            piece=symbol_piece(symbol), type=sentencepiece_proto.USER_DEFINED
+        )
     score = min(piece.score for piece in model.pieces)
     for number, piece in enumerate(pieces, start=1):
         model.pieces.add(piece=piece, score=score - number)

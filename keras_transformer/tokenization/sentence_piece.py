@@ -188,7 +188,6 @@ def train_bpe(
     character_coverage: float = 0.99999,
     split_digits: bool = False,
     symbols: Sequence[str] = (),
-    placeholders: Sequence[str] = (),
     max_sentences: int = 2_000_000,
 ) -> SentencePieceTokenizer:
     """Learn a shared BPE vocabulary; the same texts give the same fingerprint.
@@ -201,11 +200,9 @@ def train_bpe(
             [0.98, 1]; the rarest are encoded as bytes.
         split_digits: Whether every digit is a separate piece, so that unseen numbers
             are encoded like others.
-        symbols: Words such as "<news>" or ">>de<<" that get a piece of their own; they
-            have no spaces. They are never split, after a space and at the beginning of
-            a text.
-        placeholders: Placeholders and tags, as in `config.PairEncoding.symbols`, that
-            get a piece of their own and are never split.
+        symbols: Words such as "<news>", ">>de<<" or "<ph1>" that get a piece of their
+            own; they have no spaces. They are never split, after a space and at the
+            beginning of a text, and those of `config.PairEncoding.symbols` anywhere.
         max_sentences: Most lines used for training, sampled evenly if there are more.
             It bounds time and memory.
 
@@ -227,14 +224,18 @@ def train_bpe(
             unk_id=config.UNK_ID,
             bos_id=config.BOS_ID,
             eos_id=config.EOS_ID,
-            # With the space before it, a symbol is one token instead of two.
-            user_defined_symbols=[
-                *(_SPACE + symbol for symbol in symbols),
-                *placeholders,
-            ],
+            user_defined_symbols=[symbol_piece(symbol) for symbol in symbols],
             **_rule_files(pathlib.Path(folder)),
         )
     return SentencePieceTokenizer(_without_paths(proto), kind="bpe")
+
+
+def symbol_piece(symbol: str) -> str:
+    """Return the piece of a symbol."""
+    if _PLACEHOLDER.fullmatch(symbol):
+        return symbol
+    # With the space before it, a symbol is one token instead of two.
+    return _SPACE + symbol
 
 
 def run_trainer(sentences: Iterable[str], *, vocab_size: int, **options) -> bytes:

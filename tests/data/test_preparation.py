@@ -472,7 +472,7 @@ def test_placeholders_stand_for_the_terms_of_a_glossary(tmp_path):
     prepared(
         tmp_path,
         "data",
-        lambda texts: tokenization.train_bpe(texts, 276, placeholders=symbols),
+        lambda texts: tokenization.train_bpe(texts, 276, symbols=symbols),
         {
             "placeholders": 4,
             "placeholder_rate": 0.999999,
@@ -499,7 +499,7 @@ def test_training_pairs_may_have_placeholders(tmp_path, num_encodings):
     }
 
     def bpe(texts):
-        return tokenization.train_bpe(texts, 300, placeholders=symbols)
+        return tokenization.train_bpe(texts, 300, symbols=symbols)
 
     found = {}
     for name, seed in (("one", 1), ("same", 1), ("other", 2)):
@@ -531,7 +531,7 @@ def test_an_encoding_that_is_too_long_is_usual_on_both_sides(tmp_path):
     prepared(
         tmp_path,
         "data",
-        lambda texts: tokenization.train_bpe(texts, 276, placeholders=symbols),
+        lambda texts: tokenization.train_bpe(texts, 276, symbols=symbols),
         {"placeholders": 4, "placeholder_rate": 0.5, "max_length": 7},
         train=train,
         valid=train,
@@ -544,7 +544,7 @@ def test_an_encoding_that_is_too_long_is_usual_on_both_sides(tmp_path):
 
 def test_a_vocabulary_without_the_placeholders_is_refused(tmp_path):
     def bpe(texts):
-        return tokenization.train_bpe(texts, 272, placeholders=["<ph1>"])
+        return tokenization.train_bpe(texts, 272, symbols=["<ph1>"])
 
     message = "`placeholders` needs the piece <ph2>, which the vocabulary lacks. Rec"
     with pytest.raises(ValueError, match=message):

@@ -25,7 +25,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def tokenizer():
     return tokenization.train_bpe(
-        LINES * 5, vocab_size=320, placeholders=ENCODING.symbols
+        LINES * 5, vocab_size=320, symbols=ENCODING.symbols
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import data, presets
-from keras_transformer.config import ModelConfig
+from keras_transformer.config import ModelConfig, PairEncoding
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import vocabulary_extension
@@ -65,10 +65,26 @@ def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
     assert new.read_config().tokenizer_hash == after.tokenizer.fingerprint
 
 
+def test_a_trained_model_gets_placeholders(folder, program_of):
+    program_of("bin/extend_vocabulary.py")(
+        model_dir=folder / "model", output_dir=folder / "placed", placeholders=4
+    )
+    tokenizer = ModelDir(folder / "placed").load_tokenizer()
+    assert tuple(tokenizer.placeholders) == PairEncoding(placeholders=4).symbols
+    data.prepare(
+        data.TextFiles(
+            {"train": [folder / "new"] * 2, "valid": [folder / "new"] * 2}, "en", "de"
+        ),
+        folder / "masked",
+        lambda texts: tokenizer,
+        placeholders=4,
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "There is nothing to add. Give --text, --symbols or both."),
+        ({}, "There is nothing to add. Give --text, --symbols or --placeholders."),
         ({"text": "new"}, "Give either --data_dir, so that its text is split as befor"),
         (
             {"text": "new", "data_dir": "data", "resplit": True},
