@@ -343,11 +343,15 @@ class DecodingConfig:
     # No n-gram of this many tokens occurs twice in an output, as in Transformers; 0:
     # off. Translation only.
     no_repeat_ngram_size: int = 0
+    # A phrase of up to 8 tokens occurs at most this often in a row; 0: off. Translation
+    # only.
+    max_repetitions: int = 0
 
     def __post_init__(self):
         check_at_least("beam_size", self.beam_size, 1)
         check_at_least("extra_decode_length", self.extra_decode_length, 0)
         check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
+        check_at_least("max_repetitions", self.max_repetitions, 0)
         check_at_least("max_input_length", self.max_input_length, 1)
         check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
         if not 0 <= self.length_penalty_alpha < math.inf:

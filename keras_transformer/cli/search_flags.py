@@ -26,8 +26,15 @@ NO_REPEAT_NGRAM_SIZE = flags.DEFINE_integer(
     "0 is off; default: the model's.",
     lower_bound=0,
 )
+MAX_REPETITIONS = flags.DEFINE_integer(
+    "max_repetitions",
+    None,
+    "A phrase of up to 8 tokens occurs at most this often in a row in a translation; 0 "
+    "is off; default: the model's.",
+    lower_bound=0,
+)
 # All of them. An export has fixed them.
-ALL = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, NO_REPEAT_NGRAM_SIZE)
+ALL = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, NO_REPEAT_NGRAM_SIZE, MAX_REPETITIONS)
 
 
 def given() -> dict[str, Any]:

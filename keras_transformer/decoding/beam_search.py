@@ -43,7 +43,7 @@ from keras_transformer.decoding.checks import (
     checked_answer,
     checked_prefix,
 )
-from keras_transformer.decoding.repetition import repeats_ngram
+from keras_transformer.decoding.repetition import repetitions
 from keras_transformer.decoding.scoring import (
     NEGATIVE_INFINITY,
     extended_log_probs,
@@ -204,12 +204,12 @@ def beam_search(
             uses the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
             int under XLA.
-        config: `beam_size`, the length penalty, `force_eos` and `no_repeat_ngram_size`
-            are read. With `force_eos` the last token of a sentence at its limit can
-            only be EOS, and is scored with the model's probability. With
-            `no_repeat_ngram_size` tokens that repeat an n-gram of their hypothesis
-            become impossible; others keep the model's probability. A forced prefix may
-            repeat itself.
+        config: `beam_size`, the length penalty, `force_eos`, `no_repeat_ngram_size` and
+            `max_repetitions` are read. With `force_eos` the last token of a sentence at
+            its limit can only be EOS, and is scored with the model's probability. With
+            the last two, tokens that repeat what their hypothesis has become
+            impossible; others keep the model's probability. A forced prefix may repeat
+            itself.
         bos_id: The first input. The model may also choose it as an output.
         eos_id: Ends a hypothesis.
         pad_id: Fills `tokens` after the end.
@@ -453,8 +453,8 @@ def only_allowed(
     if settings.allowed_tokens is not None:
         allowed = settings.allowed_tokens(tokens, step, source)
         choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)
-    if size := settings.config.no_repeat_ngram_size:
-        is_repeat = repeats_ngram(tokens, step, size, logits.shape[-1])
+    is_repeat = repetitions(tokens, step, settings.config, logits.shape[-1])
+    if is_repeat is not None:
         if forced is not None:
             is_repeat &= ~forced[0][:, tf.newaxis, tf.newaxis]
         choices = tf.where(is_repeat, -math.inf, choices)

@@ -1,26 +1,59 @@
-"""Which tokens would repeat an n-gram of their hypothesis."""
+"""Which tokens would repeat what their hypothesis has."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from keras_transformer.config import DecodingConfig
 
-def repeats_ngram(
-    tokens: tf.Tensor, step: tf.Tensor, size: int, vocab_size: int
-) -> tf.Tensor:
-    """Return the tokens that would complete an n-gram the hypothesis already has.
+# Most tokens of a phrase whose repetitions `max_repetitions` bounds.
+_LONGEST_PHRASE = 8
 
-    These are the tokens that followed earlier occurrences of its last `size` - 1
-    tokens. EOS is never one of them, so every hypothesis can end.
+
+def repetitions(
+    tokens: tf.Tensor, step: tf.Tensor, config: DecodingConfig, vocab_size: int
+) -> tf.Tensor | None:
+    """Return the tokens that a config rules out as repetitions; None: no such rule.
+
+    EOS is never one of them, so every hypothesis can end.
 
     Args:
         tokens: int32 `[batch, beam, max_steps]`: the tokens so far, then padding.
         step: int32 scalar: number of tokens so far.
-        size: n, at least 1.
+        config: `no_repeat_ngram_size` and `max_repetitions` are read.
         vocab_size: Number of ids.
 
     Returns:
         bool `[batch, beam, vocab]`.
+    """
+    found = []
+    if config.no_repeat_ngram_size:
+        found.append(repeated_ngrams(tokens, step, config.no_repeat_ngram_size))
+    if config.max_repetitions:
+        found.append(repeated_phrases(tokens, step, config.max_repetitions))
+    if not found:
+        return None
+    ids, are_ruled_out = (
+        tf.concat(parts, axis=2) for parts in zip(*found, strict=True)
+    )
+    return _as_mask(ids, are_ruled_out, vocab_size)
+
+
+def repeated_ngrams(
+    tokens: tf.Tensor, step: tf.Tensor, size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the tokens that would complete an n-gram the hypothesis already has.
+
+    These are the tokens that followed earlier occurrences of its last `size` - 1
+    tokens.
+
+    Args:
+        tokens: Same as in `repetitions`.
+        step: Same as in `repetitions`.
+        size: n, at least 1.
+
+    Returns:
+        Ids, int32 `[batch, beam, max_steps]`, and whether they are such tokens, bool.
     """
     before = tf.range(1 - size, 0)  # positions of n - 1 tokens, relative to the next
     ends = tf.range(tf.shape(tokens)[2])  # position of the last token of each n-gram
@@ -28,14 +61,48 @@ def repeats_ngram(
     beginnings = tf.gather(tokens, tf.maximum(ends[:, tf.newaxis] + before, 0), axis=2)
     last = tf.gather(tokens, tf.maximum(step + before, 0), axis=2)
     is_repeat = tf.reduce_all(beginnings == last[:, :, tf.newaxis], axis=3)
-    is_repeat &= (ends >= size - 1) & (ends < step)  # [batch, beam, max_steps]
+    return tokens, is_repeat & (ends >= size - 1) & (ends < step)
+
+
+def repeated_phrases(
+    tokens: tf.Tensor, step: tf.Tensor, most: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the tokens that would complete a phrase once more than `most` in a row.
+
+    With the last tokens they would be `most` + 1 times the same phrase of 1 to 8
+    tokens, with nothing in between.
+
+    Args:
+        tokens: Same as in `repetitions`.
+        step: Same as in `repetitions`.
+        most: Most repetitions in a row, at least 1.
+
+    Returns:
+        Ids, int32 `[batch, beam, 8]`, and whether they are such tokens, bool.
+    """
+    ids, are_repeats = [], []
+    for size in range(1, _LONGEST_PHRASE + 1):
+        # Each of the last tokens equals the one a phrase before it.
+        last = step - tf.range(1, most * size)
+        pair = (
+            tf.gather(tokens, tf.maximum(positions, 0), axis=2)
+            for positions in (last, last - size)
+        )
+        is_repeat = tf.reduce_all(tf.equal(*pair), axis=2)
+        are_repeats.append(is_repeat & (step >= (most + 1) * size - 1))
+        ids.append(tokens[:, :, tf.maximum(step - size, 0)])
+    return tf.stack(ids, axis=2), tf.stack(are_repeats, axis=2)
+
+
+def _as_mask(ids: tf.Tensor, are_ruled_out: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Return bool `[batch, beam, vocab]` from ids `[batch, beam, count]`."""
     # Padding, also that of a sentence which is done, may be outside the vocabulary.
-    ids = tf.clip_by_value(tokens, 0, vocab_size - 1)
-    batch, beam_size, max_steps = tf.unstack(tf.shape(tokens))
-    rows = tf.repeat(tf.range(batch * beam_size), max_steps)
+    ids = tf.clip_by_value(ids, 0, vocab_size - 1)
+    batch, beam_size, count = tf.unstack(tf.shape(ids))
+    rows = tf.repeat(tf.range(batch * beam_size), count)
     counts = tf.scatter_nd(
         tf.stack([rows, tf.reshape(ids, [-1])], axis=1),
-        tf.reshape(tf.cast(is_repeat, tf.int32), [-1]),
+        tf.reshape(tf.cast(are_ruled_out, tf.int32), [-1]),
         [batch * beam_size, vocab_size],
     )
     return tf.reshape(counts > 0, [batch, beam_size, vocab_size])

@@ -310,8 +310,9 @@ def check_room(decoding: DecodingConfig) -> None:
 
 def check_repeats(decoding: DecodingConfig) -> None:
     """Raise ValueError if the search may not repeat symbols, as every tree does."""
-    if decoding.no_repeat_ngram_size:
-        raise ValueError(
-            "`no_repeat_ngram_size` must be 0 for parsing: brackets repeat in every "
-            f"tree. Received: no_repeat_ngram_size={decoding.no_repeat_ngram_size}."
-        )
+    for name in ("no_repeat_ngram_size", "max_repetitions"):
+        if number := getattr(decoding, name):
+            raise ValueError(
+                f"`{name}` must be 0 for parsing: brackets repeat in every tree. "
+                f"Received: {name}={number}."
+            )

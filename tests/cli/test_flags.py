@@ -96,8 +96,9 @@ def test_more_translations_than_hypotheses_are_refused(
     refuse(program, "--beam_size=0: 0 is not a positive", beam_size=0, **given)
     message = "--length_penalty_alpha=-0.1: -0.1 is not a non-negative"
     refuse(program, message, length_penalty_alpha=-0.1, **given)
-    message = "--no_repeat_ngram_size=-1: -1 is not a non-negative"
-    refuse(program, message, no_repeat_ngram_size=-1, **given)
+    for name in ("no_repeat_ngram_size", "max_repetitions"):
+        message = f"--{name}=-1: -1 is not a non-negative"
+        refuse(program, message, **{name: -1}, **given)
 
 
 def test_what_an_export_has_fixed_is_no_flag_of_its_translation(refuse):

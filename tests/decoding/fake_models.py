@@ -107,6 +107,7 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
         length_penalty_alpha=alpha,
         force_eos=arguments.pop("force_eos", False),
         no_repeat_ngram_size=arguments.pop("no_repeat_ngram_size", 0),
+        max_repetitions=arguments.pop("max_repetitions", 0),
     )
     return beam_search(
         model.step,

@@ -1,4 +1,4 @@
-"""No n-gram occurs twice in a hypothesis, and nothing else changes."""
+"""No n-gram occurs twice, no phrase too often in a row, and nothing else changes."""
 
 import numpy as np
 import pytest
@@ -23,6 +23,24 @@ def repeats(tokens, size):
     return len(set(ngrams)) < len(ngrams)
 
 
+def comes_too_often(tokens, most):
+    """Whether a phrase of 1 to 8 tokens comes more than `most` times in a row."""
+    return any(
+        tokens[start : start + size] * (most + 1)
+        == tokens[start : start + size * (most + 1)]
+        for size in range(1, 9)
+        for start in range(len(tokens) - size * (most + 1) + 1)
+    )
+
+
+RULES = {
+    **{
+        f"n-gram of {n}": ("no_repeat_ngram_size", n, repeats) for n in (1, 2, 3, 5, 20)
+    },
+    **{f"{n} in a row": ("max_repetitions", n, comes_too_often) for n in (1, 2, 3, 12)},
+}
+
+
 def looping_model(batch=3, vocab_size=3, rows=11):
     """A model that seldom ends and whose prefixes share few distributions."""
     logits = np.random.default_rng(5).normal(size=(batch, rows, vocab_size))
@@ -30,22 +48,23 @@ def looping_model(batch=3, vocab_size=3, rows=11):
     return PrefixModel(logits)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("beam_size", [1, 2, 3])
 @pytest.mark.parametrize("steps_at_once", [None, 2])
-def test_the_search_equals_the_rules_written_with_lists(size, beam_size, steps_at_once):
+def test_the_search_equals_the_rules_written_with_lists(rule, beam_size, steps_at_once):
+    option, number, breaks = RULES[rule]
     model, limit = looping_model(), 13
     result = search(
         model,
         [limit] * 3,
         beam_size=beam_size,
         num_best=beam_size,
-        no_repeat_ngram_size=size,
         steps_at_once=steps_at_once,
+        **{option: number},
     )
     for sentence in range(3):
         expected = reference_search(
-            model, sentence, limit, beam_size, 0.6, lambda x: not repeats(x, size)
+            model, sentence, limit, beam_size, 0.6, lambda x: not breaks(x, number)
         )
         words = ["".join(LETTERS[x] for x in tokens) for *_, tokens in expected]
         assert spelled(result, sentence) == words
@@ -57,6 +76,17 @@ def test_the_search_equals_the_rules_written_with_lists(size, beam_size, steps_a
 def test_the_model_of_these_tests_repeats_itself_without_the_option():
     result = search(looping_model(), [13] * 3, beam_size=1)
     assert all(repeats(spelled(result, row)[0], 5) for row in range(3))
+    assert all(comes_too_often(spelled(result, row)[0], 3) for row in range(3))
+
+
+def test_both_rules_hold_together():
+    model = looping_model()
+    result = search(
+        model, [13] * 3, beam_size=2, no_repeat_ngram_size=5, max_repetitions=2
+    )
+    for row in range(3):
+        assert not repeats(spelled(result, row)[0], 5)
+        assert not comes_too_often(spelled(result, row)[0], 2)
 
 
 def test_greedy_search_equals_a_loop_with_the_rule():
@@ -129,10 +159,11 @@ def test_other_rules_hold_too():
 def test_the_graph_of_the_search_has_no_operation_of_the_rule_when_it_is_off():
     model = random_model(1)
 
-    def kinds(size):
-        run = tf.function(lambda: search(model, [3], no_repeat_ngram_size=size))
+    def kinds(**rule):
+        run = tf.function(lambda: search(model, [3], **rule))
         functions = run.get_concrete_function().graph.as_graph_def().library.function
         return {node.op for function in functions for node in function.node_def}
 
-    assert kinds(2) > kinds(0)
-    assert "ScatterNd" in kinds(2) - kinds(0)
+    for rule in ("no_repeat_ngram_size", "max_repetitions"):
+        assert kinds(**{rule: 2}) > kinds()
+        assert "ScatterNd" in kinds(**{rule: 2}) - kinds()

@@ -24,9 +24,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tokenization.train_bpe(
-        LINES * 5, vocab_size=320, symbols=ENCODING.symbols
-    )
+    return tokenization.train_bpe(LINES * 5, vocab_size=320, symbols=ENCODING.symbols)
 
 
 def make_translator(tokenizer, **options):

@@ -292,6 +292,10 @@ def test_the_paper_parses_with_beam_21():
             {"no_repeat_ngram_size": 3},
             "`no_repeat_ngram_size` must be 0 for parsing: brackets repeat",
         ),
+        (
+            {"max_repetitions": 2},
+            "`max_repetitions` must be 0 for parsing: brackets repeat",
+        ),
     ],
 )
 def test_limits_that_no_tree_keeps_are_rejected(options, message):
