@@ -15,7 +15,8 @@ which the text is translated. Both need the extra `documents`.
 Translations are written in order as soon as they are done, to OUTPUT.partial. It is
 renamed to OUTPUT at the end, and stays if the program ends early: --resume then goes on
 with it. Standard error shows the progress every ten seconds, and at the end how many
-lines were cut to the length that the model reads.
+lines were cut to the length that the model reads and how many translations repeat a
+phrase again and again.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs. With --alignments and
@@ -234,7 +235,7 @@ def _translate_lines(model, protect, lines, write, block_size, first):
     """Translate each line."""
     from keras_transformer.inference import translator
 
-    num_written, num_cut = first, 0
+    num_written, num_cut, num_looped = first, 0, 0
     blocks = translator.translate_in_blocks(
         itertools.islice(lines, first, None),
         _BATCH_SIZE.value,
@@ -250,8 +251,10 @@ def _translate_lines(model, protect, lines, write, block_size, first):
             write(_format(ready, first=num_written))
             num_written += len(ready)
             num_cut += sum(translation.truncated for translation in ready)
+            num_looped += sum(translation.looped for translation in ready)
     text_files.report_cut(num_cut, len(lines) - first, model.limit)
-    return {"truncated": num_cut}
+    text_files.report_looped(num_looped, len(lines) - first)
+    return {"truncated": num_cut, "looped": num_looped}
 
 
 def _translate_documents(model, protect, lines, write, block_size, first):
@@ -261,7 +264,7 @@ def _translate_documents(model, protect, lines, write, block_size, first):
 
     segment = web_page.segment if _FORMAT.value == "html" else text.segment
     language = model.language or text.DEFAULT_LANGUAGE
-    num_texts, num_cut = 0, 0
+    num_texts, num_cut, num_looped = 0, 0, 0
     remaining = itertools.islice(lines, first, None)
     with text_files.progress(len(lines), first) as progress:
         while block := [
@@ -278,6 +281,7 @@ def _translate_documents(model, protect, lines, write, block_size, first):
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
+            num_looped += sum(translation.looped for translation in found)
             texts = (translation.text for translation in found)
             write(
                 document.join(list(itertools.islice(texts, len(document.texts()))))
@@ -285,7 +289,8 @@ def _translate_documents(model, protect, lines, write, block_size, first):
             )
             progress.update(len(block))
     text_files.report_cut(num_cut, num_texts, model.limit)
-    return {"sentences": num_texts, "truncated": num_cut}
+    text_files.report_looped(num_looped, num_texts)
+    return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
 
 
 def _protects():

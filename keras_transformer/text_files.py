@@ -225,6 +225,16 @@ def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
         )
 
 
+def report_looped(num_looped: int, num_texts: int) -> None:
+    """Say on standard error that translations repeat themselves, if any do."""
+    if num_looped:
+        print(
+            f"{num_looped:,} of {num_texts:,} translations repeat a phrase four times "
+            "in a row or more. --max_repetitions=3 forbids it.",
+            file=sys.stderr,
+        )
+
+
 def progress(num_lines: int, num_done: int = 0) -> Any:
     """Return a tqdm bar for lines, silent for the first ten seconds.
 

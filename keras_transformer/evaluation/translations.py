@@ -52,6 +52,7 @@ def translate_and_measure(
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)
+    text_files.report_looped(sum(each.looped for each in translations), len(sources))
     hypotheses = [text_files.one_line(each.text) for each in translations]
     model = translator.model
     model.compile(loss=LabelSmoothedCrossEntropy())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +26,10 @@ from keras_transformer.inference.batching import (
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.word_alignment import word_alignment
 from keras_transformer.model.transformer import Transformer
+
+# Times in a row from which on a phrase is a loop, and words of the longest phrase.
+_LOOP = 4
+_LONGEST_PHRASE = 8
 
 
 class Division(Protocol):
@@ -69,6 +75,8 @@ class Translation(NamedTuple):
     # the outputs of `Translator.align_batch`.
     alignment: tuple[tuple[int, int], ...] = ()
     token_scores: tuple[tuple[str, float], ...] = ()
+    # Whether `text` repeats a phrase as the source does not; see `has_loop`.
+    looped: bool = False
 
 
 class Translator(SequenceGenerator):
@@ -435,6 +443,7 @@ def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:
             one.score + other.score,
             one.truncated or other.truncated,
             nbest=(),
+            looped=one.looped or other.looped,
         )
     return translations
 
@@ -445,8 +454,16 @@ def _unpack(batch: dict[str, tf.Tensor], sources: Sequence[str]) -> list[Transla
     scores = batch["scores"].numpy().tolist()
     truncated = batch["truncated"].numpy().tolist()
     translations = [
-        Translation(row[0], row_scores[0], cut, tuple(map(Hypothesis, row, row_scores)))
-        for row, row_scores, cut in zip(texts, scores, truncated, strict=True)
+        Translation(
+            row[0],
+            row_scores[0],
+            cut,
+            tuple(map(Hypothesis, row, row_scores)),
+            looped=has_loop(row[0]) and not has_loop(source),
+        )
+        for row, row_scores, cut, source in zip(
+            texts, scores, truncated, sources, strict=True
+        )
     ]
     if "attention" not in batch:
         return translations
@@ -456,6 +473,20 @@ def _unpack(batch: dict[str, tf.Tensor], sources: Sequence[str]) -> list[Transla
             translations, sources, *_rows_of_alignment(batch), strict=True
         )
     ]
+
+
+def has_loop(text: str) -> bool:
+    """Return whether a phrase of 1 to 8 words comes four times in a row or more."""
+    words = [word.strip(string.punctuation) for word in text.split()]
+    if len(words) < _LOOP or max(collections.Counter(words).values()) < _LOOP:
+        return False
+    for size in range(1, _LONGEST_PHRASE + 1):
+        num_equal = 0  # words that equal the one a phrase before them, in a row
+        for before, word in zip(words, words[size:], strict=False):
+            num_equal = num_equal + 1 if word == before else 0
+            if num_equal == (_LOOP - 1) * size:
+                return True
+    return False
 
 
 def _rows_of_alignment(batch):

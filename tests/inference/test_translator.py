@@ -13,7 +13,7 @@ from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.inference import batching, packed_kernels
 from keras_transformer.inference.batching import BATCHES_AT_ONCE, in_batches, in_blocks
-from keras_transformer.inference.translator import Translator
+from keras_transformer.inference.translator import Translator, has_loop
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model
 
@@ -428,3 +428,21 @@ def test_little_work_is_not_optimized_for(num_texts, is_off):
         assert option() == (is_off or before)
         raise ZeroDivisionError
     assert option() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", False),
+        ("no no no", False),
+        ("no no no no", True),
+        ("no, no, no, no!", True),
+        ("a dog and a cat and a dog and a cat", False),
+        ("so a dog a dog a dog a dog runs", True),
+        ("a b a b a b a c", False),
+        ("1 2 3 4 5 6 7 8 " * 4, True),
+        ("1 2 3 4 5 6 7 8 9 " * 4, False),
+    ],
+)
+def test_a_loop_is_a_phrase_that_comes_four_times_in_a_row(text, expected):
+    assert has_loop(text) == expected

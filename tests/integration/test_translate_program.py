@@ -52,18 +52,34 @@ def test_lines_stay_in_order_and_short_inputs_go_without_progress(
     translate, tmp_path, capfd
 ):
     lines = [line[:20] for line in LINES]
-    assert translate(lines) == {"lines": 300, "truncated": 0}
+    assert translate(lines) == {"lines": 300, "truncated": 0, "looped": 0}
     assert (tmp_path / "out").read_text().split() == [line.upper() for line in lines]
     assert capfd.readouterr().err == ""
 
 
 def test_cut_sources_are_counted_on_standard_error(translate, tmp_path, capfd):
     num_cut = sum(len(line) > 20 for line in LINES)
-    assert translate(LINES) == {"lines": 300, "truncated": num_cut}
+    assert translate(LINES) == {"lines": 300, "truncated": num_cut, "looped": 0}
     assert num_cut > 10
     assert capfd.readouterr().err == (
         f"{num_cut} of 300 sources were cut to the model's limit of 20 tokens. "
         "Divide long lines.\n"
+    )
+
+
+def test_translations_that_loop_are_counted_unless_their_sources_do(
+    translate, monkeypatch, capfd
+):
+    def stutter(text):
+        looped = tf.strings.join([text, " no no no no"])
+        return {**shout(text), "translations": looped[:, tf.newaxis]}
+
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: stutter)
+    summary = translate(["a b", "ha ha ha ha", "c"])
+    assert summary == {"lines": 3, "truncated": 0, "looped": 2}
+    assert capfd.readouterr().err == (
+        "2 of 3 translations repeat a phrase four times in a row or more. "
+        "--max_repetitions=3 forbids it.\n"
     )
 
 
@@ -172,7 +188,7 @@ def test_the_layout_of_a_document_stays(translate, tmp_path):
     given = "\ufeffOne. Two?\r\n\r\n \t- three\u00a0\n\n> Four five.  Six?\n7\n\nend"
     summary, found = translate_document(translate, tmp_path, given.encode())
     assert found.decode() == given.upper()
-    assert summary == {"lines": 8, "sentences": 6, "truncated": 0}
+    assert summary == {"lines": 8, "sentences": 6, "truncated": 0, "looped": 0}
     assert translate_document(translate, tmp_path, b"")[1] == b""
 
 
@@ -181,7 +197,7 @@ def test_the_text_of_a_page_is_translated(translate, tmp_path):
     (tmp_path / "page").write_bytes(page.encode())
     options = {"saved_model": "any", "format": "html", "input": tmp_path / "page"}
     summary = translate([], **options)
-    assert summary == {"lines": 2, "sentences": 2, "truncated": 0}
+    assert summary == {"lines": 2, "sentences": 2, "truncated": 0, "looped": 0}
     expected = (
         page.replace("One", "ONE").replace("two", "TWO").replace("Three", "THREE")
     )
@@ -224,7 +240,7 @@ def test_a_document_goes_on_from_its_last_block(translate, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="another input, format, so"):
         translate([], saved_model="any", input=tmp_path / "letter", resume=True)
     summary = translate([], **options, resume=True)
-    assert summary == {"lines": 50, "sentences": 52, "truncated": 0}
+    assert summary == {"lines": 50, "sentences": 52, "truncated": 0, "looped": 0}
     assert (tmp_path / "out").read_text() == given.upper()
 
 
@@ -313,7 +329,7 @@ def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
             batch_size=7,
             num_workers=num_workers,
         )
-        assert summary == {"lines": 40, "truncated": 7}
+        assert summary == {"lines": 40, "truncated": 7, "looped": 0}
     assert (tmp_path / "out1").read_text() == (tmp_path / "out2").read_text()
 
 
