@@ -50,6 +50,7 @@ from keras_transformer.cli import (
     language_flags,
     model_flags,
     programs,
+    protection_flags,
     resumable_output,
     search_flags,
     startup,
@@ -58,7 +59,6 @@ from keras_transformer.cli import (
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.documents import protection
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -93,19 +93,6 @@ _TOKEN_SCORES = flags.DEFINE_bool(
     False,
     "After each translation, its tokens and their log probabilities.",
 )
-_PROTECT = flags.DEFINE_list(
-    "protect",
-    [],
-    f"What translations must have as it is, among {', '.join(protection.KINDS)}. A "
-    "model with placeholders keeps each; for others the alignment of words is a guess.",
-)
-_GLOSSARY = flags.DEFINE_string(
-    "glossary",
-    None,
-    "Text file of terms that translations must have: a source term, a tab and its "
-    "translation a line; without translation the term stays. A third column exact: "
-    "upper and lower case count.",
-)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     TRANSLATION_BATCH_SIZE,
@@ -128,6 +115,7 @@ _BATCHES_OF_DOCUMENT_BLOCK = 4
 _CHARACTERS_OF_SENTENCE = 80
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(protection_flags)
 flags.adopt_module_key_flags(resumable_output)
 flags.adopt_module_key_flags(search_flags)
 
@@ -135,7 +123,7 @@ flags.adopt_module_key_flags(search_flags)
 def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
-    terms = protection.read_glossary(_GLOSSARY.value) if _GLOSSARY.value else []
+    protection = protection_flags.read()
     is_document = _FORMAT.value != "lines"
     lines = text_files.StoredLines(_INPUT.value, has_ends=is_document)
     num_lines = len(lines)
@@ -146,16 +134,16 @@ def main() -> dict:
     block_size = num_batches * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
         _OUTPUT.value,
-        _made_from(lines, terms),
+        _made_from(lines, protection),
         block_size,
         _input_of_line,
         line_end="" if is_document else "\n",
     ) as (write, first):
-        counts = _translate(terms, lines, write, block_size, first)
+        counts = _translate(protection, lines, write, block_size, first)
     return {"lines": num_lines, **counts}
 
 
-def _made_from(lines, terms):
+def _made_from(lines, protection):
     """Return what the output depends on."""
     return {
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
@@ -163,7 +151,7 @@ def _made_from(lines, terms):
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
-        "protection": [_PROTECT.value, terms],
+        "protection": [protection.kinds, protection.terms],
         "format": _FORMAT.value,
         "batch_size": _BATCH_SIZE.value,
     }
@@ -180,12 +168,11 @@ def check_flags() -> None:
     for flag in (_ALIGNMENTS, _TOKEN_SCORES):
         if flag.value and (_NBEST.value is not None or _FORMAT.value != "lines"):
             raise ValueError(f"--{flag.name} is for --format=lines without --nbest.")
-        if flag.value and _protects():
+        if flag.value and protection_flags.is_given():
             raise ValueError(
                 f"--{flag.name} is for translations as the model gives them: drop "
                 "--protect and --glossary."
             )
-    protection.Protection(_PROTECT.value)
     if _FORMAT.value != "lines":
         _check_document_flags()
     if _SAVED_MODEL.value is None:
@@ -213,7 +200,7 @@ def _check_document_flags():
         import sentencex  # noqa: F401
 
 
-def _translate(terms, lines, write, block_size, first):
+def _translate(protection, lines, write, block_size, first):
     """Translate and write from a line on; return counts for the summary."""
     from keras_transformer.inference import batching, cpu_threads
 
@@ -226,7 +213,7 @@ def _translate(terms, lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(stack)
-        protect = _protect(model, terms) if _protects() else None
+        protect = None if protection.is_empty else _protect(model, protection)
         translate = _translate_documents if is_document else _translate_lines
         return translate(model, protect, lines, write, block_size, first)
 
@@ -293,24 +280,16 @@ def _translate_documents(model, protect, lines, write, block_size, first):
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
 
 
-def _protects():
-    return bool(_PROTECT.value or _GLOSSARY.value)
-
-
-def _protect(model, terms):
+def _protect(model, protection):
     """Return what protects a text, and say if it is a guess."""
-    if not model.placeholders:
-        if _NBEST.value is not None:
-            raise ValueError(
-                "--nbest with --protect or --glossary needs a model with "
-                "placeholders, see bin/prepare_data.py --placeholders."
-            )
-        print(
-            "The model has no placeholders: what is protected is put where the "
-            "alignment of words says, and may get lost.",
-            file=sys.stderr,
+    protection = protection.with_placeholders(model.placeholders)
+    if protection.needs_alignment and _NBEST.value is not None:
+        raise ValueError(
+            "--nbest with --protect or --glossary needs a model with placeholders, see "
+            "bin/prepare_data.py --placeholders."
         )
-    return protection.Protection(_PROTECT.value, terms, model.placeholders).protect
+    protection_flags.report_guess(protection)
+    return protection.protect
 
 
 def _loaded(stack):
@@ -330,13 +309,13 @@ def _loader():
             translation_models.from_saved_model,
             _SAVED_MODEL.value,
             is_aligned=is_aligned,
-            is_protected=_protects(),
+            is_protected=protection_flags.is_given(),
         )
     return functools.partial(
         translation_models.from_model_dir,
         MODEL_DIR.value,
         is_aligned=is_aligned,
-        is_protected=_protects(),
+        is_protected=protection_flags.is_given(),
         checkpoint=CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),

@@ -5,6 +5,7 @@
 answers TF Serving's REST API and LibreTranslate's API until Ctrl-C or SIGTERM, and then
 finishes what it has accepted. With --model_dir it serves a trained model without an
 export. Loading takes seconds to a minute. Concurrent requests are joined into batches.
+--protect and --glossary hold for all requests of LibreTranslate's API and of the page.
 Needs the extra `server`.
 """
 
@@ -23,6 +24,7 @@ from keras_transformer.cli import (
     language_flags,
     model_flags,
     programs,
+    protection_flags,
     search_flags,
     startup,
 )
@@ -46,17 +48,21 @@ _PORT = flags.DEFINE_integer(
 _CONFIG = field_flags.define(ServerConfig)
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(protection_flags)
 flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
     """Load the model, serve it, and return the JSON summary at the end."""
     check_flags()
+    protection = protection_flags.read()
     config = ServerConfig(**field_flags.values(_CONFIG))
     with programs.needing("server", "The server"):
         from keras_transformer.server import server
     with server.bind(_HOST.value, _PORT.value) as listener:
-        app = server.make_app(load_model(), config)
+        model = load_model()
+        app = server.make_app(model, config, protection)
+        protection_flags.report_guess(protection.with_placeholders(model.placeholders))
         listener.listen()  # from here on, clients wait instead of being refused
         host, port = listener.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host

@@ -18,6 +18,8 @@ UNK_ID = 1  # what cannot be spelled with the vocabulary (never with byte fallba
 BOS_ID = 2  # the decoder's first input: the target shifted right begins with it (§3.1)
 EOS_ID = 3  # ends every source and every target
 
+# Begins a piece that begins a word: replaces the space before it.
+SPACE = "\u2581"
 # Pieces of a vocabulary that stand for what a translation must not change, by number
 # from 1: a span such as an address, and the tags around a span.
 PLACEHOLDER = "<ph{}>"

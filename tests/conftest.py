@@ -135,6 +135,26 @@ def small_export(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
+def kept_export(tmp_path_factory) -> pathlib.Path:
+    """A small model with placeholders, exported with what protection can use."""
+    from keras_transformer.config import PairEncoding
+    from keras_transformer.serving import saved_model
+    from tests.small_models import make_translator
+
+    symbols = PairEncoding(placeholders=8).symbols
+    return saved_model.export(
+        make_translator(placeholders=symbols),
+        tmp_path_factory.mktemp("kept"),
+        signatures=["serving_default", "nbest", "prefix", "align", "document"],
+        description={
+            "placeholders": symbols,
+            "source_language": "en",
+            "target_language": "de",
+        },
+    )
+
+
+@pytest.fixture(scope="session")
 def small_parser_export(tmp_path_factory) -> pathlib.Path:
     """A small parser exported with everything its export can have."""
     from keras_transformer.serving import saved_model
@@ -172,6 +192,7 @@ def program_of(repository):
                 for name in (
                     "language_flags",
                     "model_flags",
+                    "protection_flags",
                     "resumable_output",
                     "sampling_flags",
                     "search_flags",

@@ -15,9 +15,11 @@ from keras_transformer.parsing.symbols import SymbolVocabulary
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
 
 
-def make_translator(seed=3, precision="float32", **options):
+def make_translator(seed=3, precision="float32", placeholders=(), **options):
     """Return a translator of 2 layers whose sources have at most 23 tokens."""
-    tokenizer = tokenization.train_bpe(LINES * 5, vocab_size=300)
+    tokenizer = tokenization.train_bpe(
+        LINES * 5, vocab_size=300 + len(placeholders), placeholders=placeholders
+    )
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
     )

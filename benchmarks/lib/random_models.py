@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config as config_lib
-from keras_transformer.config import DecodingConfig, ModelConfig
+from keras_transformer.config import SPACE, DecodingConfig, ModelConfig
 from keras_transformer.decoding.scoring import normalized_scores
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
@@ -19,7 +19,6 @@ from keras_transformer.tokenization.sentencepiece_proto import (
     UNKNOWN,
     ModelProto,
 )
-from keras_transformer.tokenization.units import SPACE
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 # Special pieces, the space and the ten digits have the ids before the numbers.

@@ -33,7 +33,7 @@ _PATTERNS = {
 KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
 _TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
-_CASES = ("any", "exact")
+CASES = ("any", "exact")
 
 
 class Term(NamedTuple):
@@ -85,6 +85,8 @@ class Span:
     # Where it is in the text.
     start: int
     end: int
+    # What the text has there.
+    original: str
     # What the translation must have.
     wanted: str
     # The placeholder that stands for it, "" if there is none left.
@@ -112,18 +114,61 @@ class ProtectedText:
                 span without placeholder replaces the words that come from it, unless
                 the translation has it already.
         """
-        wanted = {span.symbol: span.wanted for span in self.spans if span.symbol}
-        if wanted:
-            pattern = "|".join(map(re.escape, wanted))
-            return re.sub(pattern, lambda match: wanted[match[0]], translation)
+        symbols = self._symbols("wanted")
+        if symbols:
+            return _replace(symbols, translation)
+        words = self.restore_words(translation, alignment)
+        if words == _words(translation):
+            return translation
+        return " ".join(filter(None, words))
+
+    def restore_words(
+        self, translation: str, alignment: Sequence[tuple[int, int]] = ()
+    ) -> list[str]:
+        """Return what `restore` puts in the place of each word of a translation.
+
+        A span with spaces is one item, and a word that it replaces besides is "".
+        """
         words = _words(translation)
-        missing = [span for span in self.spans if span.wanted not in translation]
-        is_put = [self._put(span, words, alignment) for span in missing]
-        return " ".join(filter(None, words)) if any(is_put) else translation
+        symbols = self._symbols("wanted")
+        if symbols:
+            return [_replace(symbols, word) for word in words]
+        for span in self.spans:
+            if span.wanted not in translation:
+                self._put(span, words, alignment)
+        return words
+
+    def source_words(self) -> list[str]:
+        """Return what the original text has for each word of `text`."""
+        symbols = self._symbols("original")
+        return [_replace(symbols, word) for word in _words(self.text)]
+
+    def hide(self, prefix: str) -> str:
+        """Return the beginning of a translation with placeholders for the spans."""
+        symbols: dict[str, list[str]] = {}
+        for symbol, wanted in self._symbols("wanted").items():
+            symbols.setdefault(wanted, []).append(symbol)
+        # Whole words; a tag may be within one.
+        each = [
+            rf"(?<!\w){re.escape(wanted)}(?!\w)"
+            if wanted[-1] != ">"
+            else re.escape(wanted)
+            for wanted in sorted(symbols, key=len, reverse=True)
+        ]
+
+        def symbol(match):
+            left = symbols[match[0]]
+            return left.pop(0) if left else match[0]
+
+        return re.sub("|".join(each), symbol, prefix) if each else prefix
+
+    def _symbols(self, value: str) -> dict[str, str]:
+        """Return a field of the spans by their placeholders, of those that have one."""
+        return {span.symbol: getattr(span, value) for span in self.spans if span.symbol}
 
     def _put(
         self, span: Span, words: list[str], alignment: Sequence[tuple[int, int]]
-    ) -> bool:
+    ) -> None:
         """Replace the words of the translation that come from a span, if there are."""
         # A span may begin within a word, as after a bracket.
         first = len(_words(self.original[: span.start + 1])) - 1
@@ -134,7 +179,6 @@ class ProtectedText:
             words[own[0]] = span.wanted + after
             for word in own[1:]:
                 words[word] = ""
-        return bool(own)
 
 
 class Protection:
@@ -158,6 +202,8 @@ class Protection:
     ):
         for kind in kinds:
             check_choice("kind", kind, KINDS)
+        self.kinds = tuple(kinds)
+        self.terms = tuple(terms)
         self.placeholders = frozenset(placeholders)
         self._glossary = Glossary(terms)
         patterns = {kind: _PATTERNS[kind] for kind in kinds}
@@ -171,12 +217,26 @@ class Protection:
             )
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is protected."""
+        return not (self.kinds or self.terms)
+
+    @property
+    def needs_alignment(self) -> bool:
+        """Whether `restore` needs the alignment of words."""
+        return not (self.is_empty or self.placeholders)
+
+    def with_placeholders(self, placeholders: Collection[str]) -> Protection:
+        """Return the same for a model with these placeholders."""
+        return Protection(self.kinds, self.terms, placeholders)
+
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
         found = list(self._pattern.finditer(text))
         symbols = self._symbols(text, found) if self.placeholders else [""] * len(found)
         spans = tuple(
-            Span(match.start(), match.end(), self._wanted(match), symbol)
+            Span(*match.span(), match[0], self._wanted(match), symbol)
             for match, symbol in zip(found, symbols, strict=True)
         )
         parts, done = [], 0
@@ -226,18 +286,31 @@ def read_glossary(path: str | os.PathLike) -> list[Term]:
         FileNotFoundError: If there is no such file.
         ValueError: If a line is not like this, or a term occurs twice.
     """
+    return terms_of_lines(text_files.read_lines(path), str(path))
+
+
+def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
+    """Return the terms of the lines of a glossary, see `read_glossary`.
+
+    Args:
+        lines: The lines.
+        name: Name of the glossary, for the message.
+
+    Raises:
+        ValueError: If a line is not as it must be, or a term occurs twice.
+    """
     terms: dict[tuple[str, bool], Term] = {}
-    for number, line in enumerate(text_files.read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         columns = [column.strip() for column in line.split("\t")]
         source, target, case = (*columns, "", "")[:3]
         is_exact = case == "exact"
         key = (source if is_exact else source.casefold(), is_exact)
-        is_known = case in ("", *_CASES) and len(columns) <= 3
+        is_known = case in ("", *CASES) and len(columns) <= 3
         if not (source and is_known) or key in terms:
             raise ValueError(
-                f"{path} line {number} must have a new source term, its translation, "
+                f"{name} line {number} must have a new source term, its translation, "
                 "and perhaps any or exact, separated by tabs. Received: "
                 f"{line[:100]!r}."
             )
@@ -249,6 +322,14 @@ def _whole_words(patterns: Iterable[str]) -> str:
     """Return a regular expression of alternatives; "(?!)" matches nothing."""
     joined = "|".join(patterns)
     return rf"(?<!\w)(?:{joined})(?!\w)" if joined else "(?!)"
+
+
+def _replace(symbols: dict[str, str], text: str) -> str:
+    """Replace placeholders."""
+    if not symbols:
+        return text
+    pattern = "|".join(map(re.escape, symbols))
+    return re.sub(pattern, lambda match: symbols[match[0]], text)
 
 
 def _words(text: str) -> list[str]:

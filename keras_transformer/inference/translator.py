@@ -24,7 +24,10 @@ from keras_transformer.inference.batching import (
     in_blocks,
 )
 from keras_transformer.inference.generator import SequenceGenerator
-from keras_transformer.inference.word_alignment import word_alignment
+from keras_transformer.inference.word_alignment import (
+    pieces_without_ends,
+    word_alignment,
+)
 from keras_transformer.model.transformer import Transformer
 
 # Times in a row from which on a phrase is a loop, and words of the longest phrase.
@@ -499,20 +502,16 @@ def _with_alignment(
     translation, source, source_pieces, target_pieces, attention, log_probs
 ):
     """Add the results of one row of `align_batch`."""
-    *source_pieces, end = _without_padding(source_pieces)
-    target_pieces = _without_padding(target_pieces)
-    has_end = target_pieces[-1:] == [end]  # not if it was cut at the output limit
+    source_pieces, target_pieces = (
+        [piece.decode("utf-8", "replace") for piece in pieces if piece]
+        for pieces in (source_pieces, target_pieces)
+    )
     return translation._replace(
         alignment=word_alignment(
             source,
             translation.text,
-            source_pieces,
-            target_pieces[:-1] if has_end else target_pieces,
+            *pieces_without_ends(source_pieces, target_pieces),
             attention,
         ),
         token_scores=tuple(zip(target_pieces, log_probs.tolist(), strict=False)),
     )
-
-
-def _without_padding(pieces):
-    return [piece.decode("utf-8", "replace") for piece in pieces if piece]

@@ -11,6 +11,7 @@ import fastapi
 from starlette.exceptions import HTTPException
 
 from keras_transformer.documents import web_page
+from keras_transformer.documents.protection import CASES, KINDS, Protection
 from keras_transformer.documents.text import (
     DEFAULT_LANGUAGE,
     Document,
@@ -19,17 +20,24 @@ from keras_transformer.documents.text import (
 )
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
-    as_lists,
     check_length,
     check_num_texts,
     json_response,
     read_object,
     unless_client_leaves,
 )
+from keras_transformer.server.protected_requests import (
+    FIELDS,
+    ProtectedRequests,
+    alignment,
+    input_rows,
+    protect_all,
+    rows_of,
+)
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
 
-_FIELDS = ("q", "source", "target", "format", "alternatives")
+_FIELDS = ("q", "source", "target", "format", "alternatives", *FIELDS)
 _SEGMENT = {"text": segment, "html": web_page.segment}
 # Of a language, the beginning of a text and its end.
 _EXTRA_TOKENS = 4
@@ -49,6 +57,19 @@ _SCHEMA = {
             "target": {"type": "string"},
             "format": {"type": "string", "enum": ["text", "html"]},
             "alternatives": {"type": "integer"},
+            "protect": {"type": "array", "items": {"enum": [*KINDS]}},
+            "glossary": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["source"],
+                    "properties": {
+                        "source": {"type": "string"},
+                        "target": {"type": "string"},
+                        "case": {"enum": [*CASES]},
+                    },
+                },
+            },
         },
         "example": _EXAMPLE,
     }
@@ -73,9 +94,16 @@ class LibreTranslate:
         model: A model with the signature `serving_default`.
         queue: Runs the model.
         config: Has the limits of requests.
+        requests: Tells what a request protects.
     """
 
-    def __init__(self, model: ServedModel, queue: BatchingQueue, config: ServerConfig):
+    def __init__(
+        self,
+        model: ServedModel,
+        queue: BatchingQueue,
+        config: ServerConfig,
+        requests: ProtectedRequests,
+    ):
         self._signatures = model.signatures
         self._pair = (model.source_language, model.target_language)
         is_multilingual = "multilingual" in model.signatures
@@ -83,6 +111,7 @@ class LibreTranslate:
         self._max_tokens = model.max_input_length
         self._queue = queue
         self._config = config
+        self._requests = requests
 
     def add_routes(self, app: fastapi.FastAPI) -> None:
         """Add the routes to an app."""
@@ -114,6 +143,8 @@ class LibreTranslate:
                 400, f"{text_format!s:.20} format is not supported, only text and html"
             )
         languages = self._checked_languages(given["source"], given["target"])
+        protection = await self._requests.read(given)
+        self._check_alignment(languages, protection)
         documents = [
             # In a thread: a long page takes seconds.
             await asyncio.to_thread(
@@ -128,7 +159,8 @@ class LibreTranslate:
         check_num_texts(len(sentences), self._config)
         for sentence in sentences:
             check_length(sentence, self._config)
-        work = self._hypotheses(sentences, languages, num_alternatives > 0)
+        has_several = num_alternatives > 0
+        work = self._hypotheses(sentences, languages, protection, has_several)
         found = iter(await unless_client_leaves(request, work))
         # Translations of each text, best first.
         answers = [
@@ -199,21 +231,46 @@ class LibreTranslate:
             return [code for code in self._languages if code != source]
         return [self._pair[1]] if source == self._pair[0] else []
 
+    def _check_alignment(
+        self, languages: tuple[str, str], protection: Protection
+    ) -> None:
+        """Raise HTTPException if words must be aligned and are of other languages."""
+        if protection.needs_alignment and languages != self._pair:
+            raise HTTPException(
+                400,
+                f"protect and glossary from {languages[0]} to {languages[1]} need a "
+                "model with placeholders",
+            )
+
     async def _hypotheses(
-        self, sentences: Sequence[str], languages: tuple[str, str], has_several: bool
+        self,
+        sentences: Sequence[str],
+        languages: tuple[str, str],
+        protection: Protection,
+        has_several: bool,
     ) -> list[list[str]]:
         """Return the hypotheses for each sentence, best first."""
-        if self._languages or not has_several or "nbest" not in self._signatures:
-            return [[text] for text in await self._best(sentences, languages)]
+        # Only the best translation has an alignment.
+        has_several &= "nbest" in self._signatures and not protection.needs_alignment
+        if self._languages or not has_several:
+            best = await self._best(sentences, languages, protection)
+            return [[text] for text in best]
+        protected = await protect_all(protection, sentences)
         # The others may be longer than the model reads, and `nbest` does not say so.
-        short = [text for text in sentences if self._surely_fits(text)]
-        long = [text for text in sentences if not self._surely_fits(text)]
-        outputs = await self._queue.ask("nbest", _rows(short)) if short else {}
-        of_short = iter(as_lists(outputs.get("translations", ())))
-        of_long = iter(await self._best(long, languages))
+        short = [each for each in protected if self._surely_fits(each.text)]
+        long = [each.original for each in protected if not self._surely_fits(each.text)]
+        rows = input_rows([each.text for each in short])
+        found = rows_of(await self._queue.ask("nbest", rows)) if short else []
+        of_short = iter(
+            [
+                [each.restore(text) for text in row["translations"]]
+                for each, row in zip(short, found, strict=True)
+            ]
+        )
+        of_long = iter(await self._best(long, languages, protection))
         return [
-            next(of_short) if self._surely_fits(text) else [next(of_long)]
-            for text in sentences
+            next(of_short) if self._surely_fits(each.text) else [next(of_long)]
+            for each in protected
         ]
 
     def _surely_fits(self, text: str) -> bool:
@@ -222,30 +279,38 @@ class LibreTranslate:
         return self._max_tokens is None or num_bytes + _EXTRA_TOKENS <= self._max_tokens
 
     async def _best(
-        self, texts: Sequence[str], languages: tuple[str, str]
+        self, texts: Sequence[str], languages: tuple[str, str], protection: Protection
     ) -> list[str]:
         """Return the best translation of each text, in parts if it would be cut."""
         if not texts:
             return []
-        rows = _rows(texts)
-        if self._languages:
+        protected = await protect_all(protection, texts)
+        rows = input_rows([each.text for each in protected])
+        signature = "align" if protection.needs_alignment else "serving_default"
+        if self._languages and not protection.needs_alignment:
+            signature = "multilingual"
             source, target = (code.encode() for code in languages)
             for row in rows:
                 row |= {"source_language": source, "target_language": target}
-        signature = "multilingual" if self._languages else "serving_default"
-        outputs = await self._queue.ask(signature, rows)
-        found = as_lists(outputs["translation"])
-        is_cut = as_lists(outputs.get("truncated", [False] * len(texts)))
+        answers = rows_of(await self._queue.ask(signature, rows))
+        found = [
+            each.restore(answer["translation"], alignment(each, answer))
+            for each, answer in zip(protected, answers, strict=True)
+        ]
         divisions = {
             row: division
-            for row, text in enumerate(texts)
-            if is_cut[row] and (division := divide(text))
+            for row, answer in enumerate(answers)
+            if answer.get("truncated") and (division := divide(texts[row]))
         }
         # One after the other: the queue has room for `max_texts`.
-        first = await self._best([each.first for each in divisions.values()], languages)
-        second = await self._best(
-            [each.second for each in divisions.values()], languages
-        )
+        first, second = [
+            await self._best(
+                [getattr(each, part) for each in divisions.values()],
+                languages,
+                protection,
+            )
+            for part in ("first", "second")
+        ]
         for (row, division), one, other in zip(
             divisions.items(), first, second, strict=True
         ):
@@ -273,10 +338,6 @@ def _number(value: Any) -> int:
         return max(0, int(value or 0))
     except (TypeError, ValueError, OverflowError) as error:
         raise _invalid("alternatives parameter is not a number") from error
-
-
-def _rows(texts: Sequence[str]) -> list[dict[str, bytes]]:
-    return [{"text": text.encode("utf-8", "surrogatepass")} for text in texts]
 
 
 def _translations(

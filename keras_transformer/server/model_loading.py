@@ -37,6 +37,7 @@ def load_export(path: str | os.PathLike) -> ServedModel:
         target_language=description.get("target_language") or "",
         languages=tuple(description.get("languages", ())),
         max_input_length=description.get("decoding", {}).get("max_input_length"),
+        placeholders=tuple(description.get("placeholders", ())),
     )
 
 
@@ -68,7 +69,7 @@ def load_model_dir(
             )
         parser = model_dir.load_parser(checkpoint, **decoding)
         module = ParsingModule(parser.with_prepared_weights())
-        known, limit = (), parser.decoding.max_input_length
+        known, limit, placeholders = (), parser.decoding.max_input_length, ()
     else:
         translator = model_dir.load_translator(
             checkpoint, languages=languages, **decoding
@@ -79,6 +80,7 @@ def load_model_dir(
         )
         known = tuple(translator.tokenizer.languages)
         limit = translator.decoding.max_input_length
+        placeholders = tuple(translator.tokenizer.placeholders)
     functions = {
         name: function.get_concrete_function()
         for name, function in module.signatures().items()
@@ -91,6 +93,7 @@ def load_model_dir(
         target_language=languages[1] or config.target_language,
         languages=known,
         max_input_length=limit,
+        placeholders=placeholders,
     )
 
 

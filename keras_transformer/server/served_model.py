@@ -41,6 +41,8 @@ class ServedModel:
     languages: tuple[str, ...] = ()
     # Most tokens of a text; longer ones are cut. None: unknown.
     max_input_length: int | None = None
+    # Names of the placeholders and tags of the vocabulary.
+    placeholders: tuple[str, ...] = ()
 
     def run(self, signature: str, inputs: Mapping[str, Sequence]) -> dict:
         """Run a signature on one batch."""

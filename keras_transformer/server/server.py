@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import keras_transformer
+from keras_transformer.documents.protection import Protection
 from keras_transformer.server import page_routes
 from keras_transformer.server.batching_queue import (
     BatchingQueue,
@@ -24,18 +25,31 @@ from keras_transformer.server.batching_queue import (
 from keras_transformer.server.http_json import error_response
 from keras_transformer.server.libre_translate import LibreTranslate
 from keras_transformer.server.metrics import Metrics
+from keras_transformer.server.protected_requests import ProtectedRequests
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.server.tf_serving_rest import TfServingRest
 
 
-def make_app(model: ServedModel, config: ServerConfig) -> fastapi.FastAPI:
+def make_app(
+    model: ServedModel, config: ServerConfig, protection: Protection | None = None
+) -> fastapi.FastAPI:
     """Return the app that serves a model.
 
     Args:
         model: The model.
         config: Name of the model, batches and limits.
+        protection: What translations of LibreTranslate's routes must have; None:
+            what a request asks for.
+
+    Raises:
+        ValueError: If the model cannot protect it.
     """
+    is_translator = "serving_default" in model.signatures
+    if not (protection is None or protection.is_empty or is_translator):
+        raise ValueError(
+            "--protect and --glossary need a model with the signature serving_default."
+        )
     metrics = Metrics(lambda: queue.num_queued)
     queue = BatchingQueue(
         model.run,
@@ -60,8 +74,9 @@ def make_app(model: ServedModel, config: ServerConfig) -> fastapi.FastAPI:
         lifespan=lifespan,
     )
     TfServingRest(model, queue, config).add_routes(app)
-    if "serving_default" in model.signatures:
-        LibreTranslate(model, queue, config).add_routes(app)
+    if is_translator:
+        requests = ProtectedRequests(model, config, protection or Protection())
+        LibreTranslate(model, queue, config, requests).add_routes(app)
         page_routes.add_routes(app, model, config)
     for path in ("/metrics", "/monitoring/prometheus/metrics"):
         app.add_api_route(path, lambda: _metrics_response(metrics))

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.config import SPACE
 from keras_transformer.tokenization import sentencepiece_proto, training_text
 from keras_transformer.tokenization.sentence_piece import (
     SentencePieceTokenizer,
     symbol_piece,
 )
-from keras_transformer.tokenization.units import SPACE
 
 # A pair that occurs once is no piece.
 _LEAST_COUNT = 2

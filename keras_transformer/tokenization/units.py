@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-# Replaces the space before a unit, so that spaces can be restored.
-SPACE = "\u2581"
+from keras_transformer.config import SPACE
+
 # A character outside the alphabet is written as `\CODE;` with its decimal code point.
 # The backslash is never in the alphabet, so that no text can look like an escape.
 ESCAPE, ESCAPE_END = "\\", ";"

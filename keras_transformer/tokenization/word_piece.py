@@ -10,6 +10,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import config
+from keras_transformer.config import SPACE
 from keras_transformer.tokenization import (
     sentence_piece,
     tokenizer,
@@ -155,7 +156,7 @@ def _count_units(sentences: list[str], alphabet: set[str]) -> collections.Counte
 
 def _spelling(alphabet: set[str]) -> Iterator[str]:
     """Yield the pieces that can spell any unit."""
-    yield units.SPACE
+    yield SPACE
     for character in sorted(alphabet | {units.ESCAPE}):
         yield character
         yield _CONTINUATION + character
@@ -164,7 +165,7 @@ def _spelling(alphabet: set[str]) -> Iterator[str]:
 def _merges(counts: collections.Counter[str], vocab_size: int) -> Iterator[str]:
     """Yield longer pieces, the most useful first, from SentencePiece's BPE trainer."""
     rows = (
-        f"{unit.replace(units.SPACE, _SPACE_IN_TRAINING)}\t{number}"
+        f"{unit.replace(SPACE, _SPACE_IN_TRAINING)}\t{number}"
         for unit, number in sorted(counts.items())
     )
     proto = sentence_piece.run_trainer(
@@ -187,7 +188,7 @@ def _merges(counts: collections.Counter[str], vocab_size: int) -> Iterator[str]:
         if not piece or processor.is_control(index) or processor.is_unknown(index):
             continue
         if _SPACE_IN_TRAINING not in within:
-            marked = piece.replace(_SPACE_IN_TRAINING, units.SPACE)
+            marked = piece.replace(_SPACE_IN_TRAINING, SPACE)
             yield marked if starts_unit else _CONTINUATION + marked
 
 

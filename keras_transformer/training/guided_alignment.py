@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.config import SPACE
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
-from keras_transformer.tokenization.units import SPACE
 
 Tensor = Any
 

@@ -1,16 +1,19 @@
 """A model whose translations show in the page where each word came from."""
 
+import re
+
 import numpy as np
 
 from keras_transformer.server.served_model import ServedModel, Signature
 from tests.server.fake_model import NUMBER, TEXT
 
 
-def make_page_model(*leave_out):
+def make_page_model(*leave_out, placeholders=()):
     """Return a model that writes words in capitals, from last to first.
 
     Args:
         *leave_out: Names of signatures that it does not have.
+        placeholders: Names of its placeholders, which it leaves as they are.
     """
     inputs = {"text": TEXT}
     with_prefix = {"text": TEXT, "prefix": TEXT}
@@ -23,11 +26,15 @@ def make_page_model(*leave_out):
         ),
     }
     kept = {name: signatures[name] for name in signatures if name not in leave_out}
-    return ServedModel(1, kept, "en", "de")
+    return ServedModel(1, kept, "en", "de", placeholders=placeholders)
 
 
 def _words(text):
-    return text.decode().upper().split()[::-1]
+    return _upper(text.decode()).split()[::-1]
+
+
+def _upper(text):
+    return re.sub(r"(</?p[hc]\d+>)|.", lambda each: each[1] or each[0].upper(), text)
 
 
 def _translate(inputs):
@@ -75,7 +82,7 @@ def _align(inputs):
 
 def _nbest(inputs):
     best = _translate(inputs)["translation"]
-    rows = [[text, text.lower(), b""] for text in best]
+    rows = [[text, b"or " + text, b""] for text in best]
     return {
         "translations": np.array(rows, object),
         "scores": np.zeros([len(best), 3], np.float32),
@@ -84,7 +91,7 @@ def _nbest(inputs):
 
 def _prefix(inputs):
     texts = [
-        prefix + b" " + text.upper()
+        prefix + b" " + _upper(text.decode()).encode()
         for prefix, text in zip(inputs["prefix"], inputs["text"], strict=True)
     ]
     return {

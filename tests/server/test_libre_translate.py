@@ -1,14 +1,20 @@
 """LibreTranslate's API as our server speaks it, and a client made for it."""
 
+import contextlib
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette import testclient
 
-from keras_transformer.server import server
+from keras_transformer.config import PairEncoding
+from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
+from tests.server.page_model import make_page_model
 from tests.server.running import running
 
 ASK = {"source": "en", "target": "de"}
@@ -171,6 +177,206 @@ def test_json_that_is_no_object_is_refused(client):
         400,
         {"error": "The body must be a JSON object"},
     )
+
+
+TERMS = [{"source": "dog", "target": "Köter"}, {"source": "New York", "case": "exact"}]
+PLACEHOLDERS = PairEncoding(placeholders=8).symbols
+
+
+@contextlib.contextmanager
+def protecting(*leave_out, default=None, **options):
+    """A client of a model that writes words in capitals, from last to first."""
+    model = make_page_model(*leave_out, **options)
+    app = server.make_app(model, ServerConfig(max_terms=3), default)
+    with testclient.TestClient(app) as client:
+        yield client
+
+
+@pytest.mark.parametrize("placeholders", [(), PLACEHOLDERS])
+def test_what_a_request_protects_comes_back(placeholders):
+    """As placeholders, and where the alignment of words says without."""
+    with protecting(placeholders=placeholders) as client:
+        given = {"protect": ["urls", "numbers"], "glossary": TERMS}
+        assert translate(client, q="- see 5 at www.a.de.  A dog!", **given) == {
+            "translatedText": "- www.a.de. AT 5 SEE  Köter! A"
+        }
+        page = "<p>a dog <b>at http://b.de/?c&amp;d</b>"
+        assert translate(client, q=[page], format="html", **given) == {
+            "translatedText": ["<p>Köter A <b>http://b.de/?c&amp;d AT</b>"]
+        }
+        assert translate(client, q="a dog")["translatedText"] == "DOG A"
+
+
+def test_alternatives_have_what_is_protected_if_there_are_placeholders():
+    given = {"q": "a dog", "alternatives": 2, "glossary": TERMS}
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        assert translate(client, **given) == {
+            "translatedText": "Köter A",
+            "alternatives": ["or Köter A"],
+        }
+        # A name of two words is one placeholder, so its words stay together.
+        assert translate(client, **{**given, "q": "New York dogs"}) == {
+            "translatedText": "DOGS New York",
+            "alternatives": ["or DOGS New York"],
+        }
+    with protecting() as client:
+        assert translate(client, **given) == {
+            "translatedText": "Köter A",
+            "alternatives": [],
+        }
+
+
+def test_forms_have_kinds_in_a_string_and_the_text_of_a_glossary():
+    fields = {
+        **ASK,
+        "q": "dog new york 5",
+        "protect": "numbers, urls",
+        "glossary": "dog\tKöter\r\n\nNew York\t\texact\n",
+    }
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        answer = client.post("/translate", data=fields).json()
+    assert answer == {"translatedText": "5 YORK NEW Köter"}
+
+
+def test_a_request_replaces_kinds_and_adds_terms_to_those_of_the_server():
+    default = Protection(["numbers"], [Term("dog", "Hund"), Term("cat", "Katze")])
+    text = "5 www.a.de dog cat"
+    with protecting(placeholders=PLACEHOLDERS, default=default) as client:
+        for given, expected in (
+            ({}, "Katze Hund WWW.A.DE 5"),
+            ({"protect": [], "glossary": ""}, "Katze Hund WWW.A.DE 5"),
+            ({"protect": ["urls"]}, "Katze Hund www.a.de 5"),
+            ({"glossary": TERMS}, "Katze Köter WWW.A.DE 5"),
+        ):
+            assert translate(client, q=text, **given)["translatedText"] == expected
+
+
+def test_parts_of_a_long_sentence_are_protected():
+    """The model reads 13 letters, of which a placeholder takes 5."""
+    model = make_page_model(placeholders=("<ph1>",))
+    run = model.signatures["serving_default"].run
+
+    def cutting(inputs):
+        outputs = run({"text": [text[:13] for text in inputs["text"]]})
+        is_cut = [len(text) > 13 for text in inputs["text"]]
+        return {**outputs, "truncated": np.array(is_cut)}
+
+    served = model.signatures["serving_default"]._replace(run=cutting)
+    model = dataclasses.replace(model, signatures={"serving_default": served})
+    with testclient.TestClient(server.make_app(model, ServerConfig())) as client:
+        answer = translate(
+            client, q="a www.a.de/long1, b www.a.de/long2", protect="urls"
+        )
+    assert answer == {"translatedText": "www.a.de/long1, A www.a.de/long2 B"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        (
+            {"protect": "ulrs"},
+            400,
+            "protect must be a list of tags, urls, numbers. Received: ['ulrs']",
+        ),
+        ({"protect": 7}, 400, "protect must be a list of tags, urls, numbers. Rec"),
+        ({"protect": [["urls"]]}, 400, "protect must be a list of"),
+        ({"glossary": 7}, 400, "glossary must be a list of objects or the text of"),
+        (
+            {"glossary": "a\tb\n\nA\tc"},
+            400,
+            "glossary line 3 must have a new source term, its translation, and perhaps "
+            "any or exact, separated by tabs. Received: 'A\\tc'.",
+        ),
+        (
+            {"glossary": [{"source": "a"}, {"source": "b", "case": "no"}]},
+            400,
+            "glossary line 2 must have a new source term",
+        ),
+        (
+            {"glossary": [{"source": "a"}, "b"]},
+            400,
+            "glossary line 2 must be an object with source, and perhaps target and "
+            "case, as strings. Received: 'b'",
+        ),
+        ({"glossary": [{"source": ""}]}, 400, "glossary line 1 must be an object"),
+        ({"glossary": [{"source": "a", "target": 1}]}, 400, "line 1 must be an object"),
+        (
+            {"glossary": "a\nb\n\nc\nd"},
+            413,
+            "The glossary of a request may have 3 terms. Received: 4.",
+        ),
+        (
+            {"glossary": f"a\n{'b' * 201}"},
+            413,
+            "glossary line 2 may have 200 characters. Received: 201.",
+        ),
+    ],
+)
+def test_wrong_protection_is_refused(fields, status, message):
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        response = client.post("/translate", json={**ASK, "q": "a", **fields})
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+def test_a_model_without_placeholders_and_alignment_cannot_protect():
+    with protecting("align") as client:
+        assert translate(client, q="a") == {"translatedText": "A"}
+        response = client.post("/translate", json={**ASK, "q": "a", "protect": "urls"})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(
+        "protect and glossary need a model with placeholders or the signature align"
+    )
+
+
+def test_words_are_aligned_between_the_languages_of_align_alone():
+    model, other = make_page_model(), FakeModel().served()
+    signatures = {
+        **model.signatures,
+        "multilingual": other.signatures["multilingual"],
+    }
+    languages = ("de", "en", "tlh")
+    model = dataclasses.replace(model, signatures=signatures, languages=languages)
+    with testclient.TestClient(server.make_app(model, CONFIG)) as client:
+        answer = translate(client, q="a dog", glossary="dog\tKöter")
+        assert answer == {"translatedText": "Köter A"}
+        refused = translate(client, q="a dog", target="tlh", protect="urls")
+        assert refused["error"] == (
+            "protect and glossary from en to tlh need a model with placeholders"
+        )
+
+
+def test_a_model_with_placeholders_protects_in_all_its_languages():
+    model = FakeModel().served(languages=("de", "en"), placeholders=("<ph1>",))
+    multilingual = model.signatures["multilingual"]
+
+    def keeping(inputs):
+        return {"translation": np.array(inputs["text"], object)}
+
+    signatures = {
+        **model.signatures,
+        "multilingual": multilingual._replace(run=keeping),
+    }
+    model = dataclasses.replace(model, signatures=signatures)
+    with testclient.TestClient(server.make_app(model, CONFIG)) as client:
+        answer = translate(client, q="a dog", glossary="dog\tKöter")
+    assert answer == {"translatedText": "a Köter"}
+
+
+@pytest.mark.long
+def test_a_real_model_with_placeholders_has_what_is_protected(kept_export):
+    model = model_loading.load_export(kept_export)
+    assert model.placeholders == PLACEHOLDERS
+    text = "one dog\nA dog at http://a.b/c runs <b>two</b> 5!"
+    given = {"protect": ["urls", "tags"], "glossary": TERMS, "alternatives": 3}
+    with testclient.TestClient(server.make_app(model, ServerConfig())) as client:
+        answer = translate(client, q=text, **given)
+    assert len(answer["alternatives"]) == 3
+    for found in (answer["translatedText"], *answer["alternatives"]):
+        first, second = found.split("\n")
+        assert first.count("Köter") == 1
+        assert second.count("http://a.b/c") == second.count("Köter") == 1
+        assert second.index("<b>") < second.index("</b>")
 
 
 def test_languages_are_not_detected(client):

@@ -183,9 +183,9 @@ def test_the_keyboard_is_enough(page):
 def test_another_translation_replaces_the_sentence(page):
     type_text(page, "a dog\nruns home")
     words(page)[0].click()
-    until(lambda: text_of(page, "#alternatives") == "dog a")
+    until(lambda: text_of(page, "#alternatives") == "or DOG A")
     at(page, "#alternatives button").click()
-    assert text_of(page, "#target").split() == ["dog", "a", "HOME", "RUNS"]
+    assert text_of(page, "#target").split() == ["or", "DOG", "A", "HOME", "RUNS"]
     assert not is_shown(page, "#panel")
 
 
@@ -204,7 +204,7 @@ def test_features_that_the_model_lacks_are_hidden(browser):
     with opened(browser, app_of("align", "prefix")):
         type_text(browser, "a dog")
         words(browser)[0].click()
-        until(lambda: text_of(browser, "#alternatives") == "dog a")
+        until(lambda: text_of(browser, "#alternatives") == "or DOG A")
         assert not is_shown(browser, "#prefix-form")
         assert marks(browser) == {}
         assert "came from" not in text_of(browser, "#help")

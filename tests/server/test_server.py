@@ -17,10 +17,12 @@ import requests
 from starlette import testclient
 
 import keras_transformer.server
+from keras_transformer.documents.protection import Protection
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.serving import client
 from tests.server.fake_model import FakeModel
+from tests.server.page_model import make_page_model
 from tests.server.running import running
 
 PREDICT = "/v1/models/translation:predict"
@@ -272,7 +274,44 @@ def test_the_program_prints_and_returns_its_address(program_of, monkeypatch, cap
     monkeypatch.setattr(server, "serve", lambda app, listener, drain_seconds: None)
     summary = program_of("export/serve.py")(saved_model="b", port=0, model_name="mine")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", summary["address"])
-    assert capsys.readouterr().out == f"serving mine at {summary['address']}\n"
+    captured = capsys.readouterr()
+    assert captured.out == f"serving mine at {summary['address']}\n"
+    assert captured.err == ""
+
+
+def test_the_program_protects_what_its_flags_say(
+    program_of, monkeypatch, tmp_path, capsys
+):
+    (tmp_path / "terms").write_text("dog\tKöter\n")
+    monkeypatch.setattr(model_loading, "load_export", lambda path: make_page_model())
+    answers = []
+
+    def serve(app, listener, drain_seconds):
+        with testclient.TestClient(app) as client:
+            fields = {"q": "a dog", "source": "en", "target": "de"}
+            answers.append(client.post("/translate", json=fields).json())
+
+    monkeypatch.setattr(server, "serve", serve)
+    run = program_of("export/serve.py")
+    run(saved_model="b", port=0, protect="urls", glossary=tmp_path / "terms")
+    assert answers == [{"translatedText": "Köter A"}]
+    assert "The model has no placeholders" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="`kind` must be one of"):
+        run(saved_model="b", port=0, protect="ulrs")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("align", "need a model with placeholders or the signature align"),
+        ("serving_default", "need a model with the signature serving_default"),
+    ],
+)
+def test_a_model_that_cannot_protect_is_refused(missing, message):
+    model = make_page_model(missing)
+    server.make_app(model, ServerConfig(), Protection())
+    with pytest.raises(ValueError, match=f"--protect and --glossary {message}"):
+        server.make_app(model, ServerConfig(), Protection(["urls"]))
 
 
 def test_the_program_names_the_extra_that_is_missing(program_of, monkeypatch):
@@ -290,6 +329,7 @@ import sys, threading
 from keras_transformer.server import server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
+from tests.server.page_model import make_page_model
 
 model = FakeModel()
 model.gate.clear()
