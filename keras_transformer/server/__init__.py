@@ -1,7 +1,7 @@
 """A server for one machine: TF Serving's REST routes, LibreTranslate's API and a page.
 
 Begin with `server`. `tf_serving_rest`, `libre_translate` and `page_routes` have its
-routes, `http_json` reads and writes their bodies, `batching_queue` joins the texts of
-concurrent requests, `model_loading` loads what it serves as a `served_model`, and
-`metrics` counts.
+routes, `http_json` reads and writes their bodies, `protected_requests` reads what
+translations must have, `batching_queue` joins the texts of concurrent requests,
+`model_loading` loads what it serves as a `served_model`, and `metrics` counts.
 """

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import fastapi
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from keras_transformer.documents import text
+from keras_transformer.documents.protection import ProtectedText
+from keras_transformer.inference.word_alignment import arguments_of, word_weights
+from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
+    check_num_texts,
     json_response,
     read_object,
+    unless_client_leaves,
+)
+from keras_transformer.server.protected_requests import (
+    ProtectedRequests,
+    alignment,
+    input_rows,
+    protect_all,
+    rows_of,
 )
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
@@ -35,44 +50,156 @@ _HEADERS = {
 }
 
 
-def add_routes(app: fastapi.FastAPI, model: ServedModel, config: ServerConfig) -> None:
-    """Add the page to an app.
+class Page:
+    """The page and what it asks.
 
     Args:
-        app: The app, which also has TF Serving's routes.
         model: A model with the signature `serving_default`.
+        queue: Runs the model.
         config: Name of the model and limits.
+        requests: Tells what a request protects.
     """
-    settings = {
-        "model": config.model_name,
-        "signatures": list(model.signatures),
-        "source": model.source_language,
-        "target": model.target_language,
-        "maxCharacters": config.max_characters,
-    }
-    for path, (name, media_type) in _FILES.items():
-        app.add_api_route(
-            path, functools.partial(_file, name, media_type), include_in_schema=False
+
+    def __init__(
+        self,
+        model: ServedModel,
+        queue: BatchingQueue,
+        config: ServerConfig,
+        requests: ProtectedRequests,
+    ):
+        self._signatures = tuple(model.signatures)
+        self._pair = (model.source_language, model.target_language)
+        # Long sentences are divided before: those that are cut are not asked again.
+        self._limit = model.max_input_length and model.max_input_length // 4
+        self._queue = queue
+        self._config = config
+        self._requests = requests
+
+    def add_routes(self, app: fastapi.FastAPI) -> None:
+        """Add the routes to an app."""
+
+        def add(path, function, method):
+            app.add_api_route(path, function, methods=[method], include_in_schema=False)
+
+        for path, (name, media_type) in _FILES.items():
+            add(path, functools.partial(_file, name, media_type), "GET")
+        add("/page/settings", self.settings, "GET")
+        add("/page/translate", self.translate, "POST")
+        if "nbest" in self._signatures:
+            add("/page/alternatives", self.alternatives, "POST")
+        if "prefix" in self._signatures:
+            add("/page/continuation", self.continuation, "POST")
+
+    async def settings(self, request: fastapi.Request) -> fastapi.Response:
+        """Return what the page must know."""
+        source, target = self._pair
+        return json_response(
+            {
+                "signatures": self._signatures,
+                "source": source,
+                "target": target,
+                "maxCharacters": self._config.max_characters,
+                "canProtect": self._requests.can_protect,
+                "protect": self._requests.default.kinds,
+                "hasTerms": bool(self._requests.default.terms),
+            }
         )
-    app.add_api_route(
-        "/page/settings", lambda: json_response(settings), include_in_schema=False
-    )
-    # The page shows what `align` gives, which does not say that it cut a sentence.
-    limit = model.max_input_length and model.max_input_length // 4
 
-    async def sentences(request: fastapi.Request) -> fastapi.Response:
-        """Find the sentences of a text."""
-        given = (await read_object(request)).get("text")
-        if not isinstance(given, str):
-            raise HTTPException(400, "text must be a string")
-        check_length(given, config)
-        language = model.source_language or text.DEFAULT_LANGUAGE
-        found = text.segment(given, language, limit)
-        return json_response({"around": found.around, "sentences": found.texts()})
+    async def translate(self, request: fastapi.Request) -> fastapi.Response:
+        """Translate the sentences of a text, and tell where words come from."""
+        given = await read_object(request)
+        source = self._checked(given, "text")
+        protection = await self._requests.read(given)
+        document = text.segment(
+            source, self._pair[0] or text.DEFAULT_LANGUAGE, self._limit
+        )
+        check_num_texts(len(document.texts()), self._config)
+        protected = await protect_all(protection, document.texts())
+        name = "align" if "align" in self._signatures else "serving_default"
+        rows = input_rows([each.text for each in protected])
+        answers = await self._ask(request, name, rows) if rows else []
+        return json_response(
+            {
+                "around": document.around,
+                "sentences": [*map(_sentence, protected, answers)],
+                "canChange": not protection.needs_alignment,
+            }
+        )
 
-    app.add_api_route(
-        "/page/sentences", sentences, methods=["POST"], include_in_schema=False
-    )
+    async def alternatives(self, request: fastapi.Request) -> fastapi.Response:
+        """Return translations of a sentence, best first."""
+        protected, _ = await self._read_sentence(request)
+        rows = input_rows([protected.text])
+        (answer,) = await self._ask(request, "nbest", rows)
+        found = [protected.restore(each) for each in answer["translations"] if each]
+        return json_response({"translations": found})
+
+    async def continuation(self, request: fastapi.Request) -> fastapi.Response:
+        """Return the translation of a sentence that begins with a prefix."""
+        protected, given = await self._read_sentence(request)
+        prefix = protected.hide(self._checked(given, "prefix"))
+        (row,) = input_rows([protected.text])
+        row["prefix"] = prefix.encode("utf-8", "surrogatepass")
+        (answer,) = await self._ask(request, "prefix", [row])
+        return json_response({"translation": protected.restore(answer["translation"])})
+
+    def _checked(self, given: Mapping[str, Any], name: str) -> str:
+        """Return a field of a request if it is a text of allowed length."""
+        value = given.get(name)
+        if not isinstance(value, str):
+            raise HTTPException(400, f"{name} must be a string")
+        check_length(value, self._config)
+        return value
+
+    async def _read_sentence(
+        self, request: fastapi.Request
+    ) -> tuple[ProtectedText, dict[str, Any]]:
+        """Return a protected sentence, and all fields of the request."""
+        given = await read_object(request)
+        sentence = self._checked(given, "text")
+        protection = await self._requests.read(given)
+        if protection.needs_alignment:
+            raise HTTPException(
+                400,
+                "Other translations with protect or glossary need a model with "
+                "placeholders",
+            )
+        (protected,) = await protect_all(protection, [sentence])
+        return protected, given
+
+    async def _ask(self, request, name: str, rows: list) -> list[dict[str, Any]]:
+        """Return the outputs of a signature by name for each row."""
+        work = self._queue.ask(name, rows)
+        return rows_of(await unless_client_leaves(request, work))
+
+
+def _sentence(protected: ProtectedText, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of a sentence: words, and where they come from."""
+    aligned = alignment(protected, answer)
+    words = protected.restore_words(answer["translation"], aligned)
+    source_words = protected.source_words()
+    weights = _weights(protected, answer)
+    if weights is not None and weights.shape != (len(words), len(source_words)):
+        weights = None  # a word has no piece
+    kept = [number for number, word in enumerate(words) if word]
+    return {
+        "text": protected.original,
+        "sourceWords": source_words,
+        "words": [words[number] for number in kept],
+        "weights": None if weights is None else weights[kept].tolist(),
+        "isCut": bool(answer.get("truncated")),
+    }
+
+
+def _weights(protected: ProtectedText, answer: Mapping[str, Any]) -> np.ndarray | None:
+    """Return the share of each source word in each word, None if it is unknown."""
+    if "attention" not in answer:
+        return None
+    weights = word_weights(*arguments_of(protected.text, answer))
+    if weights is None:
+        return None
+    totals = weights.sum(axis=1, keepdims=True)
+    return weights / np.where(totals, totals, 1)
 
 
 def _file(name: str, media_type: str) -> fastapi.Response:

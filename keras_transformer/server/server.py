@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import keras_transformer
 from keras_transformer.documents.protection import Protection
-from keras_transformer.server import page_routes
 from keras_transformer.server.batching_queue import (
     BatchingQueue,
     ModelError,
@@ -25,6 +24,7 @@ from keras_transformer.server.batching_queue import (
 from keras_transformer.server.http_json import error_response
 from keras_transformer.server.libre_translate import LibreTranslate
 from keras_transformer.server.metrics import Metrics
+from keras_transformer.server.page_routes import Page
 from keras_transformer.server.protected_requests import ProtectedRequests
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
@@ -39,8 +39,8 @@ def make_app(
     Args:
         model: The model.
         config: Name of the model, batches and limits.
-        protection: What translations of LibreTranslate's routes must have; None:
-            what a request asks for.
+        protection: What translations of LibreTranslate's routes and of the page must
+            have; None: what a request asks for.
 
     Raises:
         ValueError: If the model cannot protect it.
@@ -77,7 +77,7 @@ def make_app(
     if is_translator:
         requests = ProtectedRequests(model, config, protection or Protection())
         LibreTranslate(model, queue, config, requests).add_routes(app)
-        page_routes.add_routes(app, model, config)
+        Page(model, queue, config, requests).add_routes(app)
     for path in ("/metrics", "/monitoring/prometheus/metrics"):
         app.add_api_route(path, lambda: _metrics_response(metrics))
     app.add_exception_handler(HTTPException, _on_http_error)

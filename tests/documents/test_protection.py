@@ -96,6 +96,53 @@ def test_without_placeholders_the_alignment_tells_where_a_span_goes():
     assert found.restore("Köter 12 www.x.org", alignment) == "Köter 12 www.x.org"
 
 
+def test_words_of_translation_and_source_are_restored_one_by_one():
+    """For pages, which show what each word came from."""
+    text = "A hot dog in New York (5)."
+    found = protect(text)
+    assert found.text == "A <ph1> in <ph2> (<ph3>)."
+    assert found.source_words() == ["A", "hot dog", "in", "New York", "(5)."]
+    assert found.restore_words("In <ph2>  eine <ph1> (<ph3>).") == (
+        ["In", "New York", "eine", "Wurst", "(5)."]
+    )
+    found = protect(text, placeholders=())
+    assert found.source_words() == text.split()
+    # "hot dog" are words 1 and 2, "New York" 4 and 5.
+    alignment = [(0, 0), (1, 1), (2, 2), (4, 3)]
+    assert found.restore_words("Ein heißer Hund Neujork 5", alignment) == (
+        ["Ein", "Wurst", "", "New York", "5"]
+    )
+
+
+def test_the_beginning_of_a_translation_gets_placeholders():
+    found = protect("<b>A hot dog</b>, a dog, 5, 5 and 1.")
+    assert found.text == "<pc1>A <ph1></pc1>, a <ph2>, <ph3>, <ph4> and <ph5>."
+    assert found.hide("<b>Wurst</b>, Wurst, Wursten 15 5") == (
+        "<pc1><ph1></pc1>, Wurst, Wursten 15 <ph3>"
+    )
+    assert found.hide("5 1 5, 5") == "<ph3> <ph5> <ph4>, 5"
+    assert found.hide("") == ""
+    assert protect("no").hide("no") == "no"
+    assert protect("5", placeholders=()).hide("5") == "5"
+
+
+def test_only_a_model_without_placeholders_needs_the_alignment():
+    nothing = Protection()
+    assert nothing.is_empty and not nothing.needs_alignment
+    for given in (Protection(["urls"]), Protection((), GLOSSARY)):
+        assert not given.is_empty and given.needs_alignment
+        kept = given.with_placeholders(PLACEHOLDERS)
+        assert (kept.kinds, kept.terms) == (given.kinds, given.terms)
+        assert not kept.needs_alignment
+        assert kept.placeholders == set(PLACEHOLDERS)
+    assert not nothing.with_placeholders(PLACEHOLDERS).needs_alignment
+
+
+def test_terms_that_come_later_replace_earlier_ones():
+    terms = [Term("dog", "Hund"), Term("Dog", "Köter")]
+    assert wanted("a dog", terms=terms) == ["Köter"]
+
+
 def test_a_glossary_is_read_line_by_line(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text(

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from keras_transformer.inference.word_alignment import word_alignment, words_of_pieces
+from keras_transformer.inference.word_alignment import (
+    arguments_of,
+    pieces_without_ends,
+    word_alignment,
+    word_weights,
+    words_of_pieces,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +56,26 @@ def test_each_target_word_has_the_source_word_that_its_pieces_look_at_most():
     pieces = ["▁A", "▁do", "g"], ["▁Hund", "e", "▁ein"]
     # 0.4 on "A" and 0.5 on "dog" for "Hunde"; "ein" looks at "A" by 0.01 more.
     assert word_alignment("A dog", "Hunde ein", *pieces, attention) == ((0, 1), (1, 0))
+
+
+def test_the_answer_to_a_text_is_aligned():
+    """As a server gives it: lists, with ends and padding; the target was cut."""
+    row = {
+        "translation": "Hunde ein",
+        "source_pieces": ["▁A", "▁do", "g", "</s>", ""],
+        "target_pieces": ["▁Hund", "e", "▁ein"],
+        "attention": [
+            [0.1, 0.2, 0.2, 0.5, 0.0],
+            [0.3, 0.1, 0.0, 0.6, 0.0],
+            [0.2, 0.1, 0.0, 0.7, 0.0],
+        ],
+    }
+    given = arguments_of("A dog", row)
+    assert word_alignment(*given) == ((0, 1), (1, 0))
+    # [Hunde, ein] by [A, dog]
+    np.testing.assert_allclose(word_weights(*given), [[0.4, 0.5], [0.2, 0.1]])
+    assert word_weights("A big dog", *given[1:]) is None
+    assert pieces_without_ends(["a", "</s>"], ["b", "</s>", ""]) == (["a"], ["b"])
 
 
 def test_texts_without_words_have_no_alignment():

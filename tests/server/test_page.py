@@ -1,15 +1,20 @@
 """The server's page in a browser: what a person types, sees, and is told."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import time
 
+import numpy as np
 import pytest
+import requests
 from selenium.webdriver.common.keys import Keys
 from starlette import testclient
 
-from keras_transformer.server import server
+from keras_transformer.config import PairEncoding
+from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
 from tests.server.page_model import make_page_model
@@ -18,8 +23,11 @@ from tests.server.running import running
 CONFIG = ServerConfig(batch_timeout_ms=0)
 
 
-def app_of(*leave_out):
-    return server.make_app(make_page_model(*leave_out), CONFIG)
+PLACEHOLDERS = PairEncoding(placeholders=8).symbols
+
+
+def app_of(*leave_out, default=None, **options):
+    return server.make_app(make_page_model(*leave_out, **options), CONFIG, default)
 
 
 @contextlib.contextmanager
@@ -125,7 +133,7 @@ def test_sentences_of_paragraphs_are_translated_one_by_one(page):
 )
 def test_texts_that_have_no_sentences_are_refused(body, status, message):
     with testclient.TestClient(app_of()) as client:
-        response = client.post("/page/sentences", json=body)
+        response = client.post("/page/translate", json=body)
         assert response.status_code == status
         assert message in response.json()["error"]
 
@@ -140,17 +148,17 @@ def test_a_late_answer_to_an_earlier_text_is_dropped(page):
             const own = count;
             await new Promise((wake) => setTimeout(wake, own === 1 ? 600 : 0));
             window.answered = (window.answered || []).concat(own);
-            const found = { around: ["", ""], sentences: ["any"] };
-            const outputs = { translation: [`ANSWER${own}`] };
-            return new Response(JSON.stringify({ ...found, outputs }));
+            const sentence = { text: "any", words: [`ANSWER${own}`], weights: null };
+            const answer = { around: ["", ""], sentences: [sentence] };
+            return new Response(JSON.stringify(answer));
         };
         const source = document.getElementById("source");
         source.value = "one"; translate();
         source.value = "two"; translate();
     """)
-    until(lambda: page.execute_script("return window.answered?.length") == 3)
-    assert page.execute_script("return window.answered") == [2, 3, 1]
-    assert text_of(page, "#target") == "ANSWER3"
+    until(lambda: page.execute_script("return window.answered?.length") == 2)
+    assert page.execute_script("return window.answered") == [2, 1]
+    assert text_of(page, "#target") == "ANSWER2"
 
 
 def test_pointing_at_a_word_shows_what_it_came_from(page):
@@ -200,8 +208,168 @@ def test_a_translation_goes_on_from_a_prefix(page):
     assert text_of(page, "#target").split()[:2] == ["DOG", "A"]
 
 
+def protect(page, glossary="", kinds=()):
+    """Open the panel and fill it in."""
+    if at(page, "#protection").get_property("open") is False:
+        at(page, "summary").click()
+    for kind in kinds:
+        at(page, f"#kinds input[value={kind}]").click()
+    at(page, "#glossary").clear()
+    at(page, "#glossary").send_keys(glossary)
+
+
+def translation(page):
+    return page.execute_script(
+        "return [...document.querySelectorAll('.word')].map((word) => word.innerText)"
+    )
+
+
+@pytest.mark.parametrize("placeholders", [(), PLACEHOLDERS])
+def test_what_is_protected_shows_in_the_translation(browser, placeholders):
+    """What words came from, too; a name of two words is one with placeholders."""
+    with opened(browser, app_of(placeholders=placeholders)):
+        assert text_of(browser, "#protected") == "nothing"
+        at(browser, "#source").send_keys("the dog in New York on www.a.de")
+        protect(browser, "dog = Rex Hund\nNew York", kinds=["urls"])
+        assert text_of(browser, "#protected") == "addresses, 2 terms"
+        expected = ["www.a.de", "ON", "New York", "IN", "Rex Hund", "THE"]
+        until(lambda: translation(browser) == expected)
+        browser.execute_script("arguments[0].focus()", words(browser)[-2])
+        assert marks(browser)["dog"] == 0.75
+        assert " ".join(marks(browser)) == "the dog in New York on www.a.de"
+        browser.execute_script("arguments[0].focus()", words(browser)[2])
+        if placeholders:
+            assert marks(browser)["New York"] == 0.75
+        assert text_of(browser, "#status").startswith("“New York” comes from “")
+        at(browser, "#kinds input").click()
+        until(lambda: translation(browser)[0] == "WWW.A.DE")
+
+
+def test_other_translations_have_what_is_protected(browser):
+    with opened(browser, app_of(placeholders=PLACEHOLDERS)):
+        at(browser, "#source").send_keys("a dog")
+        protect(browser, "dog=Köter")
+        until(lambda: translation(browser) == ["Köter", "A"])
+        words(browser)[0].click()
+        until(lambda: text_of(browser, "#alternatives") == "or Köter A")
+        at(browser, "#prefix").clear()
+        at(browser, "#prefix").send_keys("Der Köter", Keys.ENTER)
+        # The model writes the source after the prefix.
+        until(lambda: translation(browser) == ["Der", "Köter", "A", "Köter"])
+
+
+def test_without_placeholders_there_are_no_other_translations_of_what_is_protected(
+    browser,
+):
+    with opened(browser, app_of()) as address:
+        at(browser, "#source").send_keys("a dog")
+        protect(browser, "dog\n")
+        until(lambda: translation(browser) == ["dog", "A"])
+        words(browser)[0].click()
+        assert not is_shown(browser, "#panel")
+        for path in ("alternatives", "continuation"):
+            body = {"text": "a dog", "prefix": "", "glossary": "dog"}
+            answer = requests.post(f"http://{address}/page/{path}", json=body)
+            assert answer.status_code == 400
+            assert answer.json()["error"] == (
+                "Other translations with protect or glossary need a model with "
+                "placeholders"
+            )
+
+
+def test_a_prefix_has_placeholders_for_what_is_protected():
+    """The model would give those of the source again."""
+    asked = []
+
+    def run(inputs):
+        asked.append(inputs["prefix"][0])
+        return {"translation": np.array([b"x"], object)}
+
+    model = make_page_model(placeholders=PLACEHOLDERS)
+    prefix = model.signatures["prefix"]._replace(run=run)
+    model = dataclasses.replace(
+        model, signatures={**model.signatures, "prefix": prefix}
+    )
+    with testclient.TestClient(server.make_app(model, CONFIG)) as client:
+        body = {"text": "a dog", "prefix": "Der Köter", "glossary": "dog\tKöter"}
+        assert client.post("/page/continuation", json=body).json() == {
+            "translation": "x"
+        }
+        del body["prefix"]
+        answer = client.post("/page/continuation", json=body)
+        assert answer.json() == {"error": "prefix must be a string"}
+    assert asked == [b"Der <ph1>"]
+
+
+def test_a_wrong_glossary_is_told_under_it(browser):
+    with opened(browser, app_of(placeholders=PLACEHOLDERS)):
+        at(browser, "#source").send_keys("a dog")
+        protect(browser, "dog=Köter\nDog=Hund")
+        message = "glossary line 2 must have a new source term, its translation"
+        until(lambda: text_of(browser, "#glossary-error").startswith(message))
+        assert text_of(browser, "#status") == ""
+        assert at(browser, "#glossary").get_attribute("aria-invalid") == "true"
+        at(browser, "#glossary").send_keys(Keys.HOME, "Big ")
+        until(lambda: translation(browser) == ["Köter", "A"])
+        assert text_of(browser, "#glossary-error") == ""
+        # The browser notes the answer with status 400.
+        browser.get_log("browser")
+
+
+def test_protection_is_remembered(browser):
+    default = Protection(["numbers"], [Term("cat", "Katze")])
+    app = app_of(placeholders=PLACEHOLDERS, default=default)
+    with opened(browser, app) as address:
+        assert text_of(browser, "#protected") == "numbers, the server’s terms"
+        protect(browser, "dog = Köter", kinds=["numbers", "tags"])
+        load(browser, address)
+        assert text_of(browser, "#protected") == "tags, 1 term, the server’s terms"
+        assert at(browser, "#glossary").get_property("value") == "dog = Köter"
+        at(browser, "#source").send_keys("2 <b>dog cat</b>")
+        until(lambda: text_of(browser, "#target") == "Katze</b> <b>Köter 2")
+
+
+@pytest.mark.long
+def test_words_of_a_real_model_come_from_what_is_protected(kept_export):
+    """Every word has weights, and each span is a word or within one."""
+    app = server.make_app(model_loading.load_export(kept_export), CONFIG)
+    body = {
+        "text": "one dog at http://a.b/c runs! A dog.",
+        "protect": ["urls"],
+        "glossary": "one dog\tDer Hund",
+    }
+    with testclient.TestClient(app) as client:
+        answer = client.post("/page/translate", json=body).json()
+        body |= {"text": answer["sentences"][0]["text"], "prefix": "zwei Der Hund"}
+        others = client.post("/page/alternatives", json=body).json()["translations"]
+        longer = client.post("/page/continuation", json=body).json()["translation"]
+    sentence, other = answer["sentences"]
+    assert sentence["sourceWords"] == ["one dog", "at", "http://a.b/c", "runs!"]
+    assert other["sourceWords"] == ["A", "dog."]
+    assert len(sentence["weights"]) == len(sentence["words"])
+    assert all(len(row) == 4 and sum(row) > 0.99 for row in sentence["weights"])
+    assert longer.startswith("zwei Der Hund")
+    assert len(others) == 4
+    for found in (" ".join(sentence["words"]), *others, longer):
+        assert found.count("Der Hund") == found.count("http://a.b/c") == 1
+
+
+def test_the_keyboard_opens_the_panel_and_chooses(browser):
+    with opened(browser, app_of()):
+        at(browser, "#source").send_keys(Keys.TAB)
+        assert browser.switch_to.active_element.tag_name == "summary"
+        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        browser.switch_to.active_element.send_keys(Keys.SPACE)
+        until(lambda: text_of(browser, "#protected") == "addresses")
+        for _ in range(3):
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.switch_to.active_element.get_attribute("id") == "glossary"
+
+
 def test_features_that_the_model_lacks_are_hidden(browser):
     with opened(browser, app_of("align", "prefix")):
+        assert not is_shown(browser, "#protection")
         type_text(browser, "a dog")
         words(browser)[0].click()
         until(lambda: text_of(browser, "#alternatives") == "or DOG A")
@@ -259,8 +427,7 @@ def test_nothing_is_loaded_from_elsewhere(page, address):
             "/page/page.css",
             "/page/page.js",
             "/page/settings",
-            "/page/sentences",
-            "/v1/models/translation:predict",
+            "/page/translate",
         )
     }
 
@@ -277,9 +444,15 @@ def test_the_page_fits_and_follows_the_color_scheme(page, width, scheme):
     )
     try:
         type_text(page, "a" * 99 + " " + "b c " * 30)
-        assert page.execute_script("return document.documentElement.scrollWidth") == (
-            width
-        )
+        page.execute_script("""
+            document.getElementById("protection").open = true;
+            document.getElementById("glossary").value = "a".repeat(99) + "=b";
+            sayOfGlossary(`glossary line ${"1".repeat(99)}`);
+        """)
+        assert page.execute_script("""
+            const { scrollWidth, clientWidth } = document.documentElement;
+            return scrollWidth === clientWidth;
+        """)
         boxes = page.find_elements("css selector", ".box")
         assert (boxes[0].rect["y"] == boxes[1].rect["y"]) == (width == 1280)
         background = page.execute_script(

@@ -1,14 +1,18 @@
 "use strict";
 const DEBOUNCE_MS = 250;
 const RETRY_MS = 1000;
+const STORAGE_KEY = "keras_transformer.protection";
 const at = (id) => document.getElementById(id);
-// Each of `sentences` has its text, the words of its translation, and in sources[n] the weights of the source words for word n.
-// `around` has the text before, between and after them.
-const state = { settings: null, around: [""], sentences: [], request: 0, abort: null, timer: null, chosen: null };
+// Each of `sentences` has its text, sourceWords, the words of its translation, and in weights[n] the shares of sourceWords in word n.
+// A protected name of several words may be one word. `around` has the text before, between and after the sentences.
+const state = {
+  settings: null, around: [""], sentences: [], canChange: true, request: 0, abort: null, timer: null, chosen: null,
+};
 
 class GoneError extends Error {}
 
 const has = (signature) => state.settings.signatures.includes(signature);
+const kindBoxes = () => [...document.querySelectorAll("#kinds input")];
 const wordsOf = (text) => text.trim().split(/\s+/u).filter(Boolean);
 
 function element(name, properties = {}, parent = null) {
@@ -20,6 +24,12 @@ function element(name, properties = {}, parent = null) {
 function say(text, isWarning = false) {
   at("status").textContent = text;
   at("status").classList.toggle("warning", isWarning);
+}
+
+function sayOfGlossary(text) {
+  at("glossary-error").textContent = text;
+  at("glossary").setAttribute("aria-invalid", String(text !== ""));
+  if (text) at("protection").open = true;
 }
 
 async function fetchJson(address, options = {}) {
@@ -36,36 +46,17 @@ async function fetchJson(address, options = {}) {
   return answer;
 }
 
-async function ask(signature, inputs, signal) {
-  const address = `/v1/models/${encodeURIComponent(state.settings.model)}:predict`;
-  const body = JSON.stringify({ signature_name: signature, inputs });
-  return (await fetchJson(address, { method: "POST", body, signal })).outputs;
+async function post(path, inputs, signal) {
+  return fetchJson(path, { method: "POST", body: JSON.stringify({ ...inputs, ...protection() }), signal });
 }
 
-// Returns the indices of the pieces of each word; a word begins at a piece that begins with "▁".
-function groupPieces(pieces) {
-  const groups = [];
-  for (const [index, piece] of pieces.entries()) {
-    if (piece === "" || piece === "</s>") break;
-    if (piece.startsWith("▁")) groups.push([]);
-    groups.at(-1)?.push(index);
-  }
-  return groups;
-}
+const chosenKinds = () => kindBoxes().filter((box) => box.checked);
 
-// Returns the share of each source word for each target word, or null where words and pieces do not match.
-function wordWeights(text, translation, sourcePieces, targetPieces, attention) {
-  const sources = groupPieces(sourcePieces);
-  const targets = groupPieces(targetPieces);
-  if (sources.length !== wordsOf(text).length || targets.length !== wordsOf(translation).length) return null;
-  return targets.map((target) => {
-    const weights = sources.map((source) => {
-      const each = target.flatMap((row) => source.map((column) => attention[row][column]));
-      return each.reduce((sum, weight) => sum + weight, 0);
-    });
-    const total = weights.reduce((sum, weight) => sum + weight, 0) || 1;
-    return weights.map((weight) => weight / total);
-  });
+// Returns what must not change, as the routes take it; "=" stands for the first tab of a line.
+function protection() {
+  if (!state.settings.canProtect) return {};
+  const glossary = at("glossary").value.replace(/^([^\t\n=]*)=/gmu, "$1\t");
+  return { protect: chosenKinds().map((box) => box.value), glossary };
 }
 
 function schedule(delay) {
@@ -77,21 +68,12 @@ async function translate() {
   const number = (state.request += 1);
   state.abort?.abort();
   state.abort = new AbortController();
-  const body = JSON.stringify({ text: at("source").value });
-  const { signal } = state.abort;
   try {
-    const { around, sentences } = await fetchJson("/page/sentences", { method: "POST", body, signal });
+    const answer = await post("/page/translate", { text: at("source").value }, state.abort.signal);
     if (number !== state.request) return;
-    const outputs = sentences.length ? await ask(has("align") ? "align" : "serving_default", { text: sentences }, signal) : null;
-    if (number !== state.request) return;
-    state.around = around;
-    state.sentences = sentences.map((text, row) => {
-      const translation = outputs.translation[row];
-      const sources = outputs.attention &&
-        wordWeights(text, translation, outputs.source_pieces[row], outputs.target_pieces[row], outputs.attention[row]);
-      return { text, words: wordsOf(translation), sources, isCut: outputs.truncated?.[row] };
-    });
+    Object.assign(state, answer);
     say(state.sentences.some((sentence) => sentence.isCut) ? "A sentence is too long: only its beginning is translated." : "");
+    sayOfGlossary("");
     close();
     showTarget();
   } catch (error) {
@@ -103,7 +85,9 @@ async function translate() {
 function fail(error, again) {
   if (error.name === "AbortError") return;
   if (!(error instanceof GoneError)) {
-    say(error.message, true);
+    const isOfGlossary = error.message.includes("glossary");
+    say(isOfGlossary ? "" : error.message, true);
+    sayOfGlossary(isOfGlossary ? error.message : "");
     return;
   }
   say("The server does not answer. Trying again …", true);
@@ -141,7 +125,7 @@ function moveFocus(event, button) {
 
 // Marks the source words that a word of the translation came from; without a word removes the marks.
 function showSource(row, index) {
-  const weights = state.sentences[row]?.sources?.[index];
+  const weights = state.sentences[row]?.weights?.[index];
   at("marks").replaceChildren();
   if (!weights) return;
   state.sentences.forEach((sentence, other) => {
@@ -150,28 +134,27 @@ function showSource(row, index) {
       at("marks").append(sentence.text);
       return;
     }
-    let word = -1;
-    for (const part of sentence.text.split(/(\s+)/u)) {
-      if (!part.trim()) {
-        at("marks").append(part);
-        continue;
-      }
-      word += 1;
-      const mark = element("span", { textContent: part }, at("marks"));
-      mark.style.setProperty("--weight", weights[word].toFixed(2));
-      mark.dataset.weight = weights[word].toFixed(2);
+    let done = 0;
+    for (const [number, word] of sentence.sourceWords.entries()) {
+      const start = sentence.text.indexOf(word, done);
+      at("marks").append(sentence.text.slice(done, start));
+      const mark = element("span", { textContent: word }, at("marks"));
+      mark.style.setProperty("--weight", weights[number].toFixed(2));
+      mark.dataset.weight = weights[number].toFixed(2);
+      done = start + word.length;
     }
+    at("marks").append(sentence.text.slice(done));
   });
   at("marks").append(state.around.at(-1));
   at("marks").scrollTop = at("source").scrollTop;
-  const words = wordsOf(state.sentences[row].text);
+  const words = state.sentences[row].sourceWords;
   const best = weights.map((weight, word) => [weight, word]).sort((one, other) => other[0] - one[0]).slice(0, 2)
     .filter(([weight]) => weight >= 0.1).map(([weight, word]) => `“${words[word]}” ${Math.round(100 * weight)} %`);
   say(`“${state.sentences[row].words[index]}” comes from ${best.join(", ")}`);
 }
 
 async function choose(row, index) {
-  if (!has("prefix") && !has("nbest")) return;
+  if (!state.canChange || (!has("prefix") && !has("nbest"))) return;
   state.chosen = { row, index };
   for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
   at("target").children[row].querySelectorAll(".word")[index].classList.add("chosen");
@@ -179,32 +162,32 @@ async function choose(row, index) {
   at("panel").hidden = false;
   at("prefix").value = state.sentences[row].words.slice(0, index + 1).join(" ");
   at("alternatives").replaceChildren();
-  if (has("nbest")) await replaceSentence(row, "nbest", {}, showAlternatives);
+  if (has("nbest")) await replaceSentence(row, "/page/alternatives", {}, showAlternatives);
 }
 
-function showAlternatives(outputs, row) {
+function showAlternatives(answer, row) {
   const current = state.sentences[row].words.join(" ");
-  for (const translation of outputs.translations[0]) {
-    if (!translation || wordsOf(translation).join(" ") === current) continue;
+  for (const translation of answer.translations) {
+    if (wordsOf(translation).join(" ") === current) continue;
     const button = element("button", { type: "button", textContent: translation }, element("li", {}, at("alternatives")));
     button.addEventListener("click", () => setSentence(row, translation));
   }
   if (!at("alternatives").children.length) element("li", { textContent: "There are none." }, at("alternatives"));
 }
 
-// Asks a signature about one sentence; drops the answer if the text has changed meanwhile.
-async function replaceSentence(row, signature, inputs, use) {
+// Asks about one sentence; drops the answer if the text has changed meanwhile.
+async function replaceSentence(row, path, inputs, use) {
   const number = state.request;
   try {
-    const outputs = await ask(signature, { text: [state.sentences[row].text], ...inputs });
-    if (number === state.request && state.chosen?.row === row) use(outputs, row);
+    const answer = await post(path, { text: state.sentences[row].text, ...inputs });
+    if (number === state.request && state.chosen?.row === row) use(answer, row);
   } catch (error) {
     if (number === state.request) fail(error, translate);
   }
 }
 
 function setSentence(row, translation) {
-  Object.assign(state.sentences[row], { words: wordsOf(translation), sources: null });
+  Object.assign(state.sentences[row], { words: wordsOf(translation), weights: null });
   close();
   showTarget();
 }
@@ -213,6 +196,32 @@ function close() {
   state.chosen = null;
   at("panel").hidden = true;
   for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
+}
+
+// Returns what the browser keeps of an earlier visit, null if nothing.
+function remembered() {
+  try {
+    return JSON.parse(localStorage.getItem(STORAGE_KEY));
+  } catch {
+    return null;
+  }
+}
+
+function remember() {
+  const value = { protect: chosenKinds().map((box) => box.value), glossary: at("glossary").value };
+  try {
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(value));
+  } catch {
+    // A browser may forbid it: the choice is good until the page is left.
+  }
+}
+
+function showProtection() {
+  const numTerms = at("glossary").value.split("\n").filter((line) => line.trim()).length;
+  const chosen = chosenKinds().map((box) => box.parentElement.textContent.trim());
+  if (numTerms) chosen.push(numTerms === 1 ? "1 term" : `${numTerms} terms`);
+  if (state.settings.hasTerms) chosen.push("the server’s terms");
+  at("protected").textContent = chosen.join(", ") || "nothing";
 }
 
 async function start() {
@@ -227,6 +236,11 @@ async function start() {
   at("source").lang = source;
   at("target").lang = target;
   at("source").maxLength = maxCharacters;
+  at("protection").hidden = !state.settings.canProtect;
+  const { protect, glossary } = remembered() ?? { protect: state.settings.protect, glossary: "" };
+  for (const box of kindBoxes()) box.checked = protect.includes(box.value);
+  at("glossary").value = glossary;
+  showProtection();
   at("prefix-form").hidden = !has("prefix");
   at("alternatives-box").hidden = !has("nbest");
   const hints = [];
@@ -238,16 +252,23 @@ async function start() {
   if (at("source").value) translate();
 }
 
-at("source").addEventListener("input", () => {
+function onChange() {
   at("target").classList.add("old");
   at("marks").replaceChildren();
   if (state.settings) schedule(DEBOUNCE_MS);
+}
+
+at("source").addEventListener("input", onChange);
+at("protection").addEventListener("input", () => {
+  remember();
+  showProtection();
+  onChange();
 });
 at("source").addEventListener("scroll", () => { at("marks").scrollTop = at("source").scrollTop; });
 at("prefix-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const row = state.chosen.row;
-  replaceSentence(row, "prefix", { prefix: [at("prefix").value.trim()] }, (outputs) => setSentence(row, outputs.translation[0]));
+  replaceSentence(row, "/page/continuation", { prefix: at("prefix").value.trim() }, (answer) => setSentence(row, answer.translation));
 });
 at("close").addEventListener("click", close);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") { close(); showSource(); } });
