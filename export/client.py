@@ -10,7 +10,8 @@ while the server is absent or busy, for up to --deadline_seconds.
 
 Use --signature=parse for a served parser. With --signature=nbest, align or score, each
 output line is JSON with all outputs. With --signature=document a line is a paragraph,
-whose spaces and line end stay. Needs the extra `serving`.
+whose spaces and line end stay. --protect and --glossary, as in bin/translate.py, also
+ask the signature align. Needs the extra `serving`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files, wording
-from keras_transformer.cli import programs, startup
-from keras_transformer.serving import client
+from keras_transformer.cli import programs, protection_flags, startup
+from keras_transformer.serving import client, protected_client
 
 _SERVER = flags.DEFINE_string(
     "server", None, "HOST:PORT; TF Serving's own ports are 8500 (gRPC), 8501 (REST)."
@@ -82,6 +83,7 @@ _LANGUAGES = {
     )
     for side in ("source", "target")
 }
+flags.adopt_module_key_flags(protection_flags)
 # Signatures that answer with one translation.
 _TRANSLATIONS = ("serving_default", "prefix", "sample", "multilingual")
 _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
@@ -99,10 +101,17 @@ def main() -> dict:
         batch_size=_BATCH_SIZE.value,
         concurrency=_CONCURRENCY.value,
     )
+    protection = protection_flags.read()
+    if not protection.is_empty and _SIGNATURE.value not in protected_client.SIGNATURES:
+        raise ValueError(
+            "--protect and --glossary are for --signature="
+            f"{', '.join(protected_client.SIGNATURES)}. Received: --signature="
+            f"{_SIGNATURE.value}."
+        )
     inputs = read_inputs()
     if _PROTOCOL.value == "grpc":  # its messages are defined by TensorFlow
         startup.import_tensorflow()
-    answers, num_cut = client.ask(config, inputs), 0
+    answers, num_cut = ask(config, inputs, protection), 0
     line_end = "" if _SIGNATURE.value == "document" else "\n"
     with (
         text_files.line_writer(_OUTPUT.value, line_end=line_end) as write,
@@ -151,6 +160,17 @@ def read_inputs() -> dict[str, list]:
         inputs["top_p"] = [_TOP_P.value] * len(texts)
         inputs["seed"] = [_SEED.value + row for row in range(len(texts))]
     return inputs
+
+
+def ask(config, inputs, protection):
+    """Yield the answer to each line, with what is protected."""
+    if protection.is_empty:
+        yield from client.ask(config, inputs)
+        return
+    found = protected_client.find_placeholders(config)
+    protection = protection.with_placeholders(found)
+    protection_flags.report_guess(protection)
+    yield from protected_client.ask(config, inputs, protection)
 
 
 def format_answer(answer: dict) -> str:

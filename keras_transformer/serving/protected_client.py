@@ -1,0 +1,98 @@
+"""Asks a server for translations that must have addresses, numbers, tags and terms.
+
+A server does not say whether the vocabulary of its model has placeholders, but the
+signature `align` shows the pieces that it makes of a text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_transformer.config import PairEncoding
+from keras_transformer.documents.protection import ProtectedText, Protection
+from keras_transformer.inference.word_alignment import arguments_of, word_alignment
+from keras_transformer.serving import client
+
+# Signatures whose answers can have what is protected. All but the first need a model
+# with placeholders.
+SIGNATURES = ("serving_default", "nbest", "document", "multilingual")
+# Placeholders that are looked for.
+_MOST = PairEncoding(placeholders=64)
+
+
+def find_placeholders(config: client.ClientConfig) -> list[str]:
+    """Return the placeholders and tags of a served model's vocabulary, at most 64.
+
+    Args:
+        config: Server and model.
+
+    Raises:
+        ValueError: If the server does not have the model or its signature `align`.
+        ConnectionError: If the server is absent or busy until the deadline.
+        TimeoutError: If the deadline passes while the server works.
+    """
+    config = dataclasses.replace(config, signature="align")
+    singles = _MOST.symbols[: _MOST.placeholders]
+    first = _pieces(config, singles[:1])
+    if not first:
+        return []
+    # A tag alone would have nothing to be nested in.
+    return [*first, *_pieces(config, [*singles[1:], *map("".join, _MOST.tags)])]
+
+
+def ask(
+    config: client.ClientConfig, inputs: Mapping[str, Sequence], protection: Protection
+) -> Iterator[dict[str, Any]]:
+    """Same as `client.ask`, with what is protected in the translations.
+
+    Without placeholders it asks the signature `align` instead of `serving_default`.
+
+    Args:
+        config: Server and requests; its signature is among `SIGNATURES`.
+        inputs: Same as in `client.ask`.
+        protection: What is protected, with the placeholders of the model.
+
+    Raises:
+        ValueError: If the signature needs placeholders, and as in `client.ask`.
+        ConnectionError: As in `client.ask`.
+        TimeoutError: As in `client.ask`.
+    """
+    if protection.needs_alignment:
+        if config.signature != "serving_default":
+            raise ValueError(
+                f"--signature={config.signature} with --protect or --glossary needs a "
+                "model with placeholders, see bin/prepare_data.py --placeholders."
+            )
+        config = dataclasses.replace(config, signature="align")
+    protected = [protection.protect(text) for text in inputs["text"]]
+    inputs = {**inputs, "text": [each.text for each in protected]}
+    for each, answer in zip(protected, client.ask(config, inputs), strict=True):
+        yield _restored(each, answer)
+
+
+def _pieces(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
+    """Return the pieces that texts of placeholders consist of, if these are pieces."""
+    known = set(_MOST.symbols)
+    return [
+        piece
+        for answer in client.ask(config, {"text": texts})
+        for piece in answer["source_pieces"]
+        if piece in known
+    ]
+
+
+def _restored(protected: ProtectedText, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of a signature, with what is protected."""
+    if "attention" in answer:
+        alignment = word_alignment(*arguments_of(protected.text, answer))
+        translation = protected.restore(answer["translation"], alignment)
+        kept = {name: answer[name] for name in ("score", "truncated")}
+        return {"translation": translation, **kept}
+    restored = dict(answer)
+    if "translation" in answer:
+        restored["translation"] = protected.restore(answer["translation"])
+    if "translations" in answer:
+        restored["translations"] = [*map(protected.restore, answer["translations"])]
+    return restored
