@@ -8,7 +8,8 @@ writes shards of 1,000 lines, out/test.de-00000-of-00005 and so on, in input ord
 `cat out/test.de-*-of-*` has one translation per line. When run again, the program only
 translates missing shards. The numbers of lines that were cut to the model's input limit
 are in out/test.de.truncated-00003-of-00005 and so on. Other options are passed to Beam,
-such as --runner, which selects where the pipeline runs. Needs the extra `beam`.
+such as --runner, which selects where the pipeline runs. --protect and --glossary are
+those of bin/translate.py. Needs the extra `beam`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     )
 
 from keras_transformer import text_files, wording
-from keras_transformer.cli import programs, sampling_flags, startup
+from keras_transformer.cli import programs, protection_flags, sampling_flags, startup
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -55,6 +56,7 @@ _SAMPLING = flags.DEFINE_bool(
     False,
     "Draw translations as bin/back_translate.py does, with the signature sample.",
 )
+flags.adopt_module_key_flags(protection_flags)
 flags.adopt_module_key_flags(sampling_flags)
 # Worker processes import this module before they load the pipeline.
 _WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
@@ -63,6 +65,7 @@ _WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
 def main(beam_arguments: list[str]) -> dict:
     """Translate and return the JSON summary."""
     programs.check_given(_SAVED_MODEL, _INPUT, _OUTPUT)
+    protection = protection_flags.read()
     if not flags.FLAGS["verbosity"].present:
         # Beam warns about every missing Google Cloud library.
         logging.set_verbosity(logging.ERROR)
@@ -70,6 +73,8 @@ def main(beam_arguments: list[str]) -> dict:
     with programs.needing("beam", "Translating on Beam"):
         from keras_transformer.serving import bulk_translation, sampling, saved_model
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
+    description = saved_model.read_description(_SAVED_MODEL.value)
+    protection = protection.with_placeholders(description.get("placeholders", ()))
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,
@@ -79,7 +84,9 @@ def main(beam_arguments: list[str]) -> dict:
         sampling=sampling.Sampling(**sampling_flags.given())
         if _SAMPLING.value
         else None,
+        protection=None if protection.is_empty else protection,
     )
+    protection_flags.report_guess(protection)
     summary = bulk_translation.translate(config, options)
     print(
         f"{wording.count(summary['lines'], 'line')} in "
@@ -87,10 +94,8 @@ def main(beam_arguments: list[str]) -> dict:
         f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} existed and were "
         "skipped"
     )
-    decoding = saved_model.read_description(config.saved_model).get("decoding", {})
-    text_files.report_cut(
-        summary["truncated"], summary["lines"], decoding.get("max_input_length")
-    )
+    limit = description.get("decoding", {}).get("max_input_length")
+    text_files.report_cut(summary["truncated"], summary["lines"], limit)
     return summary
 
 

@@ -35,6 +35,7 @@ from apache_beam.runners.runner import PipelineState
 
 from keras_transformer import text_files, wording
 from keras_transformer.config import check_at_least
+from keras_transformer.documents.protection import Protection
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.translator import Translation, translate_in_batches
 from keras_transformer.serving import saved_model as saved_model_lib
@@ -53,7 +54,7 @@ class BeamTranslationConfig:
     Paths are local, or on a file system that Beam and TensorFlow both support (gs://).
 
     Raises:
-        ValueError: If a number is outside its range.
+        ValueError: If a number is outside its range, or samples are to be protected.
     """
 
     # An exported model, EXPORT_DIR/VERSION.
@@ -68,10 +69,17 @@ class BeamTranslationConfig:
     batch_size: int = TRANSLATION_BATCH_SIZE
     # Draw translations, for back-translation; None: search for the best.
     sampling: Sampling | None = None
+    # What translations must have, with the placeholders of the model; None: nothing.
+    protection: Protection | None = None
 
     def __post_init__(self):
         check_at_least("lines_per_shard", self.lines_per_shard, 1)
         check_at_least("batch_size", self.batch_size, 1)
+        if self.sampling and self.protection:
+            raise ValueError(
+                "--protect and --glossary are for the best translations: drop "
+                "--sampling."
+            )
         for name in ("saved_model", "input", "output"):
             path = getattr(self, name)
             if not FileSystems.get_scheme(path):
@@ -131,9 +139,11 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
         OSError: If the folder of the output cannot be written.
         RuntimeError: If the pipeline fails.
     """
-    saved_model_lib.check_signature(
-        config.saved_model, "sample" if config.sampling else saved_model_lib.SIGNATURE
-    )
+    if config.protection and config.protection.needs_alignment:
+        saved_model_lib.check_aligned(config.saved_model)
+    else:
+        signature = "sample" if config.sampling else saved_model_lib.SIGNATURE
+        saved_model_lib.check_signature(config.saved_model, signature)
     index = index_lines(find_files(config.input), config.lines_per_shard)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
@@ -164,10 +174,7 @@ def run_pipeline(
         # Dask repeats the work of a lost worker, including shards that it wrote.
         | "Skip existing shards" >> beam.Filter(is_missing)
         | "Read" >> beam.Map(read_shard)
-        | "Translate"
-        >> RunInference(
-            SavedModelHandler(config.saved_model, config.batch_size, config.sampling)
-        )
+        | "Translate" >> RunInference(SavedModelHandler(config))
         | "Write" >> beam.Map(write_shard)
     )
     result = pipeline.run()
@@ -183,21 +190,18 @@ class SavedModelHandler(ModelHandler):
     into tensors of one shape, and needs tensorflow_hub.
 
     Args:
-        saved_model: The folder of a version, EXPORT_DIR/VERSION.
-        batch_size: Sentences translated at once.
-        sampling: How to draw translations; None: search for the best.
+        config: Has the model, and what it does.
     """
 
-    def __init__(
-        self, saved_model: str, batch_size: int, sampling: Sampling | None = None
-    ):
+    def __init__(self, config: BeamTranslationConfig):
         super().__init__()
-        self._saved_model = saved_model
-        self._batch_size = batch_size
-        self._sampling = sampling
+        self._config = config
 
     def load_model(self) -> Callable:
-        return saved_model_lib.load(self._saved_model, self._sampling)
+        config = self._config
+        if config.protection and config.protection.needs_alignment:
+            return saved_model_lib.load_aligned(config.saved_model)
+        return saved_model_lib.load(config.saved_model, config.sampling)
 
     def should_skip_batching(self) -> bool:
         # Beam's batching emits the last batch at the end of a bundle, and DaskRunner
@@ -211,7 +215,16 @@ class SavedModelHandler(ModelHandler):
         inference_args: dict[str, Any] | None = None,
     ) -> Iterable[tuple[Shard, list[Translation]]]:
         shard, lines = batch
-        yield shard, translate_in_batches(lines, self._batch_size, model)
+        protection = self._config.protection
+        yield (
+            shard,
+            translate_in_batches(
+                lines,
+                self._config.batch_size,
+                model,
+                protect=protection.protect if protection else None,
+            ),
+        )
 
 
 def is_missing(shard: Shard) -> bool:
@@ -368,6 +381,9 @@ def claim_output(config: BeamTranslationConfig, index: Index) -> None:
     }
     if config.sampling:
         ours["sampling"] = config.sampling._asdict()
+    if config.protection:
+        terms = [list(term) for term in config.protection.terms]
+        ours["protection"] = [list(config.protection.kinds), terms]
     remedy = f"Choose another --output, or delete {path} and the shards."
     if not FileSystems.exists(path):
         for name in (config.output, _truncated(config.output)):

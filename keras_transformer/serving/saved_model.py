@@ -37,6 +37,8 @@ from keras_transformer.serving.signatures import ParsingModule, ServingModule
 # Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"
 PARSE_SIGNATURE = "parse"
+# The signature with the alignment of words, and the newest of its outputs.
+_ALIGNED = ("align", ("log_probabilities",))
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 # Edge cases among the texts that check an export; the others are random.
@@ -225,11 +227,13 @@ def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
     Raises:
         ValueError: If the description is damaged.
     """
-    path = pathlib.Path(saved_model) / DESCRIPTION
-    if not path.is_file():
+    path = os.path.join(saved_model, DESCRIPTION)
+    if not tf.io.gfile.exists(path):
         return {}
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
     try:
-        description = json.loads(path.read_bytes())
+        description = json.loads(content)
         if isinstance(description, dict):
             return description
     except ValueError:
@@ -282,7 +286,12 @@ def load_aligned(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it has no such signature or an earlier one, or is damaged.
     """
-    return _translate_batch(_signature(saved_model, "align", ["log_probabilities"]))
+    return _translate_batch(_signature(saved_model, *_ALIGNED))
+
+
+def check_aligned(saved_model: str | os.PathLike) -> None:
+    """Raise as `load_aligned` does unless it can load a model; loads no weights."""
+    check_signature(saved_model, *_ALIGNED)
 
 
 def load_parser(

@@ -360,7 +360,6 @@ def prepare(folder, page):
         (path / "letter.en").write_text(text, encoding="utf-8")
         page = f"<title>{lines[1]}</title><p>{lines[2]}<b>{lines[3]}</b></p>"
         (path / "page.html").write_text(page, encoding="utf-8")
-        (path / "terms.tsv").write_text("dog\tHund\nAnna\n", encoding="utf-8")
     elif name == "bulk_translation.md":
         (path / "texts").mkdir()
         for number in range(2):
@@ -371,6 +370,8 @@ def prepare(folder, page):
             trees = small_treebank.tree_lines(seed, count)
             small_treebank.write_trees(path / file, trees)
         (path / "words.txt").write_text("the fox sees the dog .\n", encoding="utf-8")
+    if name in ("documents.md", "bulk_translation.md"):
+        (path / "terms.tsv").write_text("dog\tHund\nAnna\n", encoding="utf-8")
     if name in ("table3.md", "measuring.md"):
         link = path / "data" / "multi30k"
         if not link.exists():

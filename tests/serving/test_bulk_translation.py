@@ -18,8 +18,11 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import atomic_files
+from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.inference.translator import translate_in_batches
 from keras_transformer.serving import bulk_translation
 from keras_transformer.serving import saved_model as saved_model_lib
+from keras_transformer.serving.sampling import Sampling
 from tests.small_models import LINES, make_translator
 
 # Beam accepts options with and without "=".
@@ -489,6 +492,62 @@ def test_a_failing_worker_fails_the_run(saved_model, input_path, tmp_path):
             )
     finally:
         logging.disable(logging.NOTSET)
+
+
+TERMS = [Term("dog", "Pudel"), Term("one", None)]
+KEPT_LINES = ["A dog at www.a.de", "one two", "", "zwei eins", "2 dog http://b.de/c"]
+
+
+def test_the_program_protects_in_its_workers(kept_export, tmp_path):
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in KEPT_LINES))
+    (tmp_path / "terms").write_text("dog\tPudel\none\n")
+    arguments = [
+        f"--saved_model={kept_export}",
+        f"--input={tmp_path}/lines",
+        f"--output={tmp_path}/out",
+        "--lines_per_shard=2",
+        "--batch_size=3",
+        "--protect=urls",
+    ]
+    result = run_program(*WORKERS, *arguments, f"--glossary={tmp_path}/terms")
+    assert result.returncode == 0, result.stderr
+    assert "placeholders" not in result.stderr
+    placeholders = saved_model_lib.read_description(kept_export)["placeholders"]
+    protection = Protection(["urls"], TERMS, placeholders)
+    expected = translate_in_batches(
+        KEPT_LINES, 3, saved_model_lib.load(kept_export), protect=protection.protect
+    )
+    assert joined(tmp_path) == texts_of(expected)
+    assert "".join(joined(tmp_path)).count("Pudel") == 2
+    # Another glossary is another run.
+    result = run_program(*WORKERS, *arguments)
+    assert result.returncode == 1
+    assert "belong to another run: protection in" in result.stderr
+
+
+def test_without_placeholders_shards_have_what_the_alignment_says(
+    small_export, saved_model, tmp_path
+):
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in KEPT_LINES))
+    protection = Protection(["urls"], TERMS)
+    options = {"protection": protection}
+    translate(small_export, tmp_path / "lines", tmp_path / "out", **options)
+    expected = translate_in_batches(
+        KEPT_LINES,
+        3,
+        saved_model_lib.load_aligned(small_export),
+        protect=protection.protect,
+    )
+    assert joined(tmp_path) == texts_of(expected)
+    with pytest.raises(ValueError, match="must have the signature 'align'"):
+        translate(saved_model, tmp_path / "lines", tmp_path / "other", **options)
+
+
+def test_samples_are_not_protected():
+    with pytest.raises(ValueError, match="for the best translations: drop --sampling"):
+        bulk_translation.BeamTranslationConfig(
+            "m", "i", "o", sampling=Sampling(), protection=Protection(["urls"])
+        )
 
 
 def test_beam_that_is_not_installed_is_named(repository):
