@@ -18,7 +18,7 @@ LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3,
 def make_translator(seed=3, precision="float32", placeholders=(), **options):
     """Return a translator of 2 layers whose sources have at most 23 tokens."""
     tokenizer = tokenization.train_bpe(
-        LINES * 5, vocab_size=300 + len(placeholders), placeholders=placeholders
+        LINES * 5, vocab_size=300 + len(placeholders), symbols=placeholders
     )
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size, num_layers=2, d_model=6, d_ff=7, num_heads=2
