@@ -115,6 +115,13 @@ class EncodedCorpus:
                 found = np.union1d(found, block[:-1] * shift + block[1:])
         return np.stack(np.divmod(found, shift), axis=1)
 
+    def target_counts(self, vocab_size: int) -> np.ndarray:
+        """Count the tokens of the target by id, int64 `[vocab_size]`."""
+        counts = np.zeros(vocab_size, np.int64)
+        for block in _blocks(self._sides[1][0]):
+            counts += np.bincount(block, minlength=vocab_size)
+        return counts
+
     def check_ids(self, source_vocab_size: int, target_vocab_size: int) -> None:
         """Raise ValueError if a token is padding or beyond its vocabulary.
 

@@ -34,6 +34,13 @@ def test_lengths_count_eos(tmp_path):
     assert corpus.lengths.dtype == np.int32
 
 
+def test_target_tokens_are_counted(tmp_path, monkeypatch):
+    """In several blocks."""
+    monkeypatch.setattr("keras_transformer.data.corpus._CHECKED_TOKENS", 3)
+    counts = written(tmp_path / "train").target_counts(13)
+    assert counts.tolist() == [0, 0, 0, 3, 1, 0, 0, 1, 0, 0, 0, 1, 1]
+
+
 def test_rows_are_gathered_in_order_and_padded(tmp_path):
     source, target = written(tmp_path / "train").rows(np.array([2, -1, 0]), 7, 5)
     np.testing.assert_array_equal(
