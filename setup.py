@@ -100,6 +100,7 @@ PROGRAMS = {
     "kt-import-model": "bin.import_model",
     "kt-train": "bin.train",
     "kt-average-checkpoints": "bin.average_checkpoints",
+    "kt-make-shortlist": "bin.make_shortlist",
     "kt-evaluate": "bin.evaluate",
     "kt-translate": "bin.translate",
     "kt-back-translate": "bin.back_translate",

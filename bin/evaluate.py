@@ -29,8 +29,15 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files
-from keras_transformer.cli import model_flags, programs, search_flags, startup
+from keras_transformer.cli import (
+    model_flags,
+    programs,
+    search_flags,
+    shortlist_flags,
+    startup,
+)
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.shortlist_flags import SHORTLIST
 from keras_transformer.inference.batch_size import (
     PARSING_BATCH_SIZE,
     TRANSLATION_BATCH_SIZE,
@@ -102,11 +109,12 @@ _IDLE_MINUTES = flags.DEFINE_float(
 )
 # Flags that only one task has.
 _FLAGS_OF = {
-    "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES),
+    "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES, SHORTLIST),
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
 }
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
+flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
@@ -198,6 +206,7 @@ def score_translations() -> dict:
             checkpoint=weights["checkpoint"],
             target_language=_TARGET_LANGUAGE.value,
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
+            shortlist=SHORTLIST.value,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result

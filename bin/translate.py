@@ -53,12 +53,14 @@ from keras_transformer.cli import (
     protection_flags,
     resumable_output,
     search_flags,
+    shortlist_flags,
     startup,
     translation_models,
     worker_processes,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.shortlist_flags import SHORTLIST
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -118,6 +120,7 @@ flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(protection_flags)
 flags.adopt_module_key_flags(resumable_output)
 flags.adopt_module_key_flags(search_flags)
+flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
@@ -147,7 +150,7 @@ def _made_from(lines, protection):
     """Return what the output depends on."""
     return {
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
-        "search": search_flags.given(),
+        "search": {**search_flags.given(), "shortlist": bool(SHORTLIST.value)},
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
@@ -178,7 +181,7 @@ def check_flags() -> None:
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
         return
-    search = (*search_flags.ALL, _NBEST, CHECKPOINT)
+    search = (*search_flags.ALL, SHORTLIST, _NBEST, CHECKPOINT)
     for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if flag.value is not None:
             raise ValueError(
@@ -319,6 +322,7 @@ def _loader():
         checkpoint=CHECKPOINT.value,
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),
+        shortlist=SHORTLIST.value,
         **search_flags.given(),
     )
 

@@ -25,10 +25,12 @@ from keras_transformer.cli import (
     model_flags,
     programs,
     search_flags,
+    shortlist_flags,
     startup,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.shortlist_flags import SHORTLIST
 from keras_transformer.config import check_choice
 from keras_transformer.serving.client import TRANSLATION_SIGNATURES
 
@@ -89,6 +91,7 @@ _CHECK_LINES = flags.DEFINE_integer(
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
+flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
@@ -106,6 +109,7 @@ def main() -> dict:
     if not is_parser:
         load = model_dir.load_translator
         options["languages"] = language_flags.given()
+        options["shortlist"] = SHORTLIST.value
     searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
@@ -139,7 +143,8 @@ def check_flags() -> None:
         ValueError: If they do; the message names the flag.
     """
     config = model_flags.read_config()
-    for flag in (_NBEST, _SIGNATURES, SOURCE_LANGUAGE, TARGET_LANGUAGE):
+    translating = (_NBEST, _SIGNATURES, SHORTLIST, SOURCE_LANGUAGE, TARGET_LANGUAGE)
+    for flag in translating:
         if config.get("task") == "parsing" and flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
@@ -198,6 +203,7 @@ def describe(model_dir, searcher, step: int) -> dict:
         "precision": _PRECISION.value,
         "num_parameters": searcher.model.count_params(),
         "decoding": dataclasses.asdict(searcher.decoding),
+        "shortlist": searcher.shortlist is not None,
         **(_symbols_of(searcher.vocabulary) if is_parser else {}),
     }
 

@@ -196,6 +196,7 @@ def program_of(repository):
                     "resumable_output",
                     "sampling_flags",
                     "search_flags",
+                    "shortlist_flags",
                 ):
                     if sys.modules.pop(f"keras_transformer.cli.{name}", None):
                         delattr(keras_transformer.cli, name)

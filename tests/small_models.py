@@ -5,12 +5,14 @@ import collections
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import tokenization
+from keras_transformer import data, presets, tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing.parser import Parser
 from keras_transformer.parsing.symbols import SymbolVocabulary
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
 
@@ -52,6 +54,29 @@ def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), tags=(), **opti
     settings = {"beam_size": 4, "extra_decode_length": 11, "max_input_length": 23}
     model = choosing_model(config, seed)
     return Parser(model, tokenizer, vocabulary, **(settings | options))
+
+
+def write_run(folder):
+    """Write a corpus whose target is its source, and a run of its vocabulary.
+
+    Args:
+        folder: Gets the folders `data` and `model`.
+    """
+    translator = make_translator()
+    (folder / "text").write_text("\n".join(LINES) + "\n")
+    paths = folder / "text", folder / "text"
+    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
+    data.prepare(source, folder / "data", lambda texts: translator.tokenizer)
+    config = RunConfig(
+        preset="tiny",
+        model=translator.model.config,
+        training=presets.get("tiny").training,
+        decoding=translator.decoding,
+        source_language="en",
+        target_language="de",
+        tokenizer_hash=translator.tokenizer.fingerprint,
+    )
+    ModelDir(folder / "model").write(translator.model, translator.tokenizer, config)
 
 
 def choosing_model(config, seed, precision="float32", scale=0.7):

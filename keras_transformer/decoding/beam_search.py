@@ -195,7 +195,8 @@ def beam_search(
         step_fn: One step of the model. Receives the last token of every hypothesis, the
             number of the step, the owners of the cache columns (`Past`), `source` and
             the cache. Returns logits of the next token, of any float type, and the
-            cache including this step.
+            cache including this step. If the size of the vocabulary is unknown when
+            the graph is built, it must be at least 2 * `beam_size`.
         source: A nest of tensors `[batch, ...]` passed to `step_fn`; `()` if it needs
             none.
         cache: A nest of tensors `[batch, heads, 0, ...]` that the steps write and read.
@@ -453,7 +454,8 @@ def only_allowed(
     if settings.allowed_tokens is not None:
         allowed = settings.allowed_tokens(tokens, step, source)
         choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)
-    is_repeat = repetitions(tokens, step, settings.config, logits.shape[-1])
+    vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
+    is_repeat = repetitions(tokens, step, settings.config, vocab_size)
     if is_repeat is not None:
         if forced is not None:
             is_repeat &= ~forced[0][:, tf.newaxis, tf.newaxis]
@@ -477,7 +479,7 @@ def pick_candidates(
     # Greedy search takes the best token even if the second best is EOS.
     num_wanted = 2 * beam_size if beam_size > 1 else 1
     # All candidates may continue the same hypothesis.
-    count = min(num_wanted, logits.shape[-1])
+    count = min(num_wanted, logits.shape[-1] or num_wanted)
     token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
     if choices is logits:
         likeliest = tokens[:, :, 0]

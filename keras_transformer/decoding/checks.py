@@ -106,13 +106,13 @@ def checked_allowed(allowed: Any, logits: tf.Tensor) -> tf.Tensor:
 
 def _check_logits(logits, beam_size, eos_id):
     is_shaped = logits.shape.rank == 3 and logits.shape[1] == beam_size
-    if not (is_shaped and logits.shape[2] and logits.dtype.is_floating):
+    if not (is_shaped and logits.shape[2] != 0 and logits.dtype.is_floating):
         raise ValueError(
             f"`step_fn` must return float logits [batch, {beam_size}, vocab], with the "
-            "last two sizes known when the graph is built. "
+            "size of the beam known when the graph is built. "
             f"Received: dtype={logits.dtype.name}, shape={logits.shape}."
         )
-    if not 0 <= eos_id < logits.shape[2]:
+    if logits.shape[2] and not 0 <= eos_id < logits.shape[2]:
         raise ValueError(
             f"`eos_id` must be an id of the vocabulary, in [0, {logits.shape[2]}). "
             f"Received: eos_id={eos_id}."

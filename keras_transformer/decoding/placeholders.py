@@ -7,7 +7,7 @@ this rule gives each one of the source once, and tags in pairs that are nested.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -84,7 +84,12 @@ class KeptPlaceholders:
         return tf.maximum(tf.concat([singles, pairs, pairs], axis=1), forced)
 
     def allowed_tokens(
-        self, tokens: tf.Tensor, step: tf.Tensor, wanted: tf.Tensor, limits: tf.Tensor
+        self,
+        tokens: tf.Tensor,
+        step: tf.Tensor,
+        wanted: tf.Tensor,
+        limits: tf.Tensor,
+        listed: Callable = lambda values: values,
     ) -> tf.Tensor:
         """Return the tokens that may come next, as the argument of `beam_search`.
 
@@ -94,9 +99,11 @@ class KeptPlaceholders:
             step: int32 scalar: number of tokens so far.
             wanted: From `wanted`.
             limits: int32 `[batch]`: most tokens of an output, EOS included.
+            listed: Returns `[size]` from values of all ids: those of the ids that the
+                answer is wanted for, by default all.
 
         Returns:
-            bool `[batch, beam, vocab]`.
+            bool `[batch, beam, vocab]`, or `[batch, beam, size]` with `listed`.
         """
         progress = self._progress(tokens, step, wanted)
         num_missing = tf.reduce_sum(progress.missing, axis=2)
@@ -113,7 +120,8 @@ class KeptPlaceholders:
             is_complete[:, :, tf.newaxis],
             tf.zeros_like(is_complete)[:, :, tf.newaxis],
         ]
-        return tf.gather(tf.concat(columns, axis=2), self._column_of_id, axis=2)
+        column_of_id = listed(self._column_of_id)
+        return tf.gather(tf.concat(columns, axis=2), column_of_id, axis=2)
 
     def _progress(self, tokens, step, wanted):
         positions = tf.range(1, tf.shape(tokens)[2] + 1)

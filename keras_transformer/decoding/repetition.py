@@ -11,7 +11,10 @@ _LONGEST_PHRASE = 8
 
 
 def repetitions(
-    tokens: tf.Tensor, step: tf.Tensor, config: DecodingConfig, vocab_size: int
+    tokens: tf.Tensor,
+    step: tf.Tensor,
+    config: DecodingConfig,
+    vocab_size: int | tf.Tensor,
 ) -> tf.Tensor | None:
     """Return the tokens that a config rules out as repetitions; None: no such rule.
 
@@ -94,7 +97,9 @@ def repeated_phrases(
     return tf.stack(ids, axis=2), tf.stack(are_repeats, axis=2)
 
 
-def _as_mask(ids: tf.Tensor, are_ruled_out: tf.Tensor, vocab_size: int) -> tf.Tensor:
+def _as_mask(
+    ids: tf.Tensor, are_ruled_out: tf.Tensor, vocab_size: int | tf.Tensor
+) -> tf.Tensor:
     """Return bool `[batch, beam, vocab]` from ids `[batch, beam, count]`."""
     # Padding, also that of a sentence which is done, may be outside the vocabulary.
     ids = tf.clip_by_value(ids, 0, vocab_size - 1)

@@ -21,7 +21,7 @@ def translate_and_measure(
     checkpoint: str | None = None,
     target_language: str | None = None,
     batch_size: int = TRANSLATION_BATCH_SIZE,
-    **decoding: Any,
+    **options: Any,
 ) -> tuple[list[str], str, float]:
     """Translate sources by beam search and measure how likely the references are.
 
@@ -35,7 +35,7 @@ def translate_and_measure(
         target_language: Language to translate into, if the model has several; a source
             that begins with another keeps it.
         batch_size: Sources translated at once.
-        **decoding: Fields of `DecodingConfig`; None keeps the run's value.
+        **options: Further arguments of `ModelDir.load_translator`.
 
     Returns:
         The translations, the target language's code, and the perplexity per subword.
@@ -47,7 +47,7 @@ def translate_and_measure(
     has_languages = bool(run.load_tokenizer().languages)
     languages = None, target_language if has_languages else None
     translator = run.load_translator(
-        checkpoint, languages=languages, **decoding
+        checkpoint, languages=languages, **options
     ).with_prepared_weights()
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)

@@ -54,7 +54,9 @@ class StepWeights(NamedTuple):
     embedding_norm: Norm | None  # of `normalize_embeddings`
     layers: LayerWeights  # stacked
     final_norm: Norm | None  # of pre-norm models
-    output: tf.Tensor  # [vocab_size, d_model], pre-softmax map; empty if not read
+    # [vocab_size, d_model], pre-softmax map; empty if not read. Of a shortlist, its
+    # rows: then the step gives their logits.
+    output: tf.Tensor
     output_bias: tf.Tensor | None
     packed_output: PackedKernel | None  # copy of `output`, for few rows
 
@@ -93,7 +95,8 @@ def decode_step(
         cache: From `kv_cache.empty`, later from the previous step.
 
     Returns:
-        Logits of the next token, float32 `[batch, beam, vocab_size]`, and the cache.
+        Logits of the next token, float32 `[batch, beam, size]`, and the cache.
+        `size` is that of the vocabulary, or of a shortlist.
     """
     beam_size, num_columns = tokens.shape[1], tf.shape(past.ancestry)[2]
     x = _embed(config, weights, tokens, step)  # [batch * beam, d_model]
@@ -114,7 +117,8 @@ def decode_step(
     if weights.final_norm is not None:
         x = _normalize(config, x, weights.final_norm)
     logits = _logits(weights, x, config.output_vocab_size)
-    return tf.reshape(logits, (-1, beam_size, logits.shape[-1])), new_cache
+    size = logits.shape[-1] or tf.shape(logits)[-1]
+    return tf.reshape(logits, (-1, beam_size, size)), new_cache
 
 
 def _embed(config, weights, tokens, step) -> tf.Tensor:
@@ -274,7 +278,12 @@ def _attend(
 
 
 def _logits(weights: StepWeights, x: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, vocab_size]`."""
+    """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, vocab_size]`.
+
+    With the rows of a shortlist it is their number instead of `vocab_size`.
+    """
+    if weights.packed_output is None:
+        vocab_size = weights.output.shape[0]
 
     def by_matrix():
         # As a batch of one: on a CPU TensorFlow's product of plain matrices, one of

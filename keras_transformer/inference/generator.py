@@ -25,6 +25,7 @@ from keras_transformer.inference.prepared_weights import (
     StackedLayers,
     step_weights,
 )
+from keras_transformer.inference.shortlist import OutputIds, Shortlist
 from keras_transformer.model.transformer import Transformer
 
 Answer = TypeVar("Answer")
@@ -56,6 +57,8 @@ class SequenceGenerator(tf.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, model)
+        # Set by a subclass; None: a search chooses from the whole vocabulary.
+        self.shortlist: Shortlist | None = None
         self._prepared: PreparedWeights | None = None
         self._stacks: StackedLayers | None = None
 
@@ -78,17 +81,18 @@ class SequenceGenerator(tf.Module):
         """
         generator = self._copy()
         if has_packed_kernels:
-            has_few_rows = self.decoding.beam_size <= FEW_ROWS
-            generator._prepared = PreparedWeights(self.model, with_output=has_few_rows)
+            # The kernel of a shortlist is another one in each search.
+            with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
+            generator._prepared = PreparedWeights(self.model, with_output)
         if has_stacks:
             generator._stacks = StackedLayers(self.model)
         return generator
 
     @property
     def prepared_variables(self) -> list[tf.Variable]:
-        """The variables made by `with_prepared_weights`, if any."""
-        both = (self._prepared, self._stacks)
-        return [variable for part in both if part for variable in part.variables]
+        """The variables beside the model's: of a shortlist and prepared weights."""
+        parts = (self.shortlist, self._prepared, self._stacks)
+        return [variable for part in parts if part for variable in part.variables]
 
     def _reading(self) -> contextlib.AbstractContextManager:
         """Return a context in which the layers read the stacked variables, if any."""
@@ -105,6 +109,7 @@ class SequenceGenerator(tf.Module):
         constraint_inputs: dict[str, tf.Tensor] | None = None,
         forced_prefix: tf.Tensor | None = None,
         allowed_tokens: AllowedTokens | None = None,
+        ids: OutputIds | None = None,
         **options: Any,
     ) -> BeamSearchResult:
         """Search for the best outputs with the settings of `decoding`.
@@ -114,14 +119,16 @@ class SequenceGenerator(tf.Module):
             limits: int32 `[batch]`, most tokens of an output.
             constraint_inputs: Further inputs of `allowed_tokens`, each `[batch, ...]`.
             forced_prefix: Same as in `beam_search`.
-            allowed_tokens: Same as in `beam_search`; None: all but the model's
-                `suppressed_ids`.
+            allowed_tokens: Same as in `beam_search`, with the numbers of `ids`; None:
+                all but the model's `suppressed_ids`.
+            ids: The ids to choose from; None: all.
             **options: Same as in `beam_search`.
         """
         batch = tf.shape(limits)[0]
-        step_function = self.step_function(batch * self.decoding.beam_size)
+        ids = ids or OutputIds(self.model.config)
+        step_function = self.step_function(batch * self.decoding.beam_size, ids)
         if allowed_tokens is None and self.model.config.suppressed_ids:
-            allowed_tokens = self._not_suppressed
+            allowed_tokens = functools.partial(self._not_suppressed, ids)
         if forced_prefix is None:
             forced_prefix = tf.zeros([batch, 0], tf.int32)
 
@@ -140,17 +147,31 @@ class SequenceGenerator(tf.Module):
                 allowed_tokens=allowed_tokens,
                 unscored_steps=self.unscored_steps,
                 **options,
-                **self.special_ids,
+                **ids.special_ids,
             )
 
         empty = no_hypotheses(
             batch,
             longest(limits),
             self.decoding.beam_size,
-            self.model.config.pad_id,
+            ids.special_ids["pad_id"],
         )
-        rows = (constraint_inputs or {}, forced_prefix)
-        return self.in_length_groups(source_tokens, limits, rows, search, empty)
+        rows = (constraint_inputs or {}, ids.of_search(forced_prefix))
+        found = self.in_length_groups(source_tokens, limits, rows, search, empty)
+        return found._replace(tokens=ids.of_model(found.tokens))
+
+    def output_ids(
+        self, source_tokens: tf.Tensor, forced_prefix: tf.Tensor | None = None
+    ) -> OutputIds:
+        """Return the ids that a search of these sources chooses from.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            forced_prefix: Same as in `beam_search`.
+        """
+        if self.shortlist is None:
+            return OutputIds(self.model.config)
+        return self.shortlist.ids_of(self.model.config, source_tokens, forced_prefix)
 
     def is_suppressed(self) -> tf.Tensor:
         """Return which ids a search never chooses, bool `[vocab]`."""
@@ -158,12 +179,11 @@ class SequenceGenerator(tf.Module):
         never = tf.constant(self.model.config.suppressed_ids, tf.int32)
         return tf.reduce_any(ids[:, tf.newaxis] == never, axis=1)
 
-    def _not_suppressed(self, tokens, step, source):
+    def _not_suppressed(self, ids, tokens, step, source):
         del step, source
-        vocab_size, beam_size = self.model.config.output_vocab_size, tokens.shape[1]
-        return tf.broadcast_to(
-            ~self.is_suppressed(), [tf.shape(tokens)[0], beam_size, vocab_size]
-        )
+        is_allowed = ids.columns(~self.is_suppressed())
+        size = is_allowed.shape[0] or tf.size(is_allowed)
+        return tf.broadcast_to(is_allowed, [tf.shape(tokens)[0], tokens.shape[1], size])
 
     def in_length_groups(
         self,
@@ -198,20 +218,25 @@ class SequenceGenerator(tf.Module):
         )
 
     def step_function(
-        self, num_rows: tf.Tensor, for_sampling: bool = False
+        self, num_rows: tf.Tensor, ids: OutputIds, for_sampling: bool = False
     ) -> StepFunction:
         """Return the step of the decoder with its weights bound.
 
         Args:
             num_rows: int32 scalar, most hypotheses of a step.
+            ids: The ids that the step takes and gives logits of.
             for_sampling: Give probability 0 to the model's `suppressed_ids`, and at
                 step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
                 beam search does both itself.
         """
         prepared = self._prepared.read() if self._prepared else None
         with self._reading():
-            weights = step_weights(self.model, prepared, num_rows)
-        step = functools.partial(decode_step, self.model.config, weights)
+            weights = step_weights(self.model, prepared, num_rows, ids.listed)
+
+        def step(tokens, *inputs):
+            tokens = ids.of_model(tokens)
+            return decode_step(self.model.config, weights, tokens, *inputs)
+
         prefix_id = self.tokenizer.target_prefix_id
         if not for_sampling or not (self.model.config.suppressed_ids or prefix_id):
             return step
@@ -220,9 +245,9 @@ class SequenceGenerator(tf.Module):
             logits, cache = step(tokens, number, *inputs)
             is_excluded = self.is_suppressed()
             if prefix_id is not None:
-                is_other = tf.range(logits.shape[-1]) != prefix_id
+                is_other = tf.range(self.model.config.output_vocab_size) != prefix_id
                 is_excluded |= (number == 0) & is_other
-            return tf.where(is_excluded, -math.inf, logits), cache
+            return tf.where(ids.columns(is_excluded), -math.inf, logits), cache
 
         return step_for_sampling
 
@@ -246,12 +271,6 @@ class SequenceGenerator(tf.Module):
     def unscored_steps(self) -> int:
         """Number of first tokens of an output that the tokenizer gives: 0 or 1."""
         return int(self.tokenizer.target_prefix_id is not None)
-
-    @property
-    def special_ids(self) -> dict[str, int]:
-        """The ids of BOS, EOS and padding, as keyword arguments of `decoding`."""
-        config = self.model.config
-        return {name: getattr(config, name) for name in ("bos_id", "eos_id", "pad_id")}
 
     def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
         """Return the most tokens of each output, int32 `[batch]`; 0 for no words."""

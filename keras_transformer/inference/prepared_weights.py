@@ -27,6 +27,7 @@ def step_weights(
     model: Transformer,
     prepared: Prepared | None = None,
     num_rows: tf.Tensor | None = None,
+    listed: tf.Tensor | None = None,
 ) -> StepWeights:
     """Return the weights that the decoder step reads.
 
@@ -34,6 +35,8 @@ def step_weights(
         model: A built model.
         prepared: From `prepare`; None: prepare the layers here.
         num_rows: int32 scalar, most hypotheses of a step; None: unknown.
+        listed: int32 `[size]`, ids that the step gives logits of; None: all. The
+            pre-softmax kernel must not be `prepared`.
     """
     layers, packed_output = prepared or prepare(model)
     positions, final_norm = model.target_positions, model.decoder.norm
@@ -45,8 +48,8 @@ def step_weights(
         embedding_norm=None if embedding_norm is None else _norm(embedding_norm),
         layers=layers,
         final_norm=None if final_norm is None else _norm(final_norm),
-        output=_output_matrix(model, packed_output, num_rows),
-        output_bias=None if output_bias is None else output_bias.value,
+        output=_output_matrix(model, packed_output, num_rows, listed),
+        output_bias=None if output_bias is None else _rows(output_bias.value, listed),
         packed_output=packed_output,
     )
 
@@ -108,7 +111,10 @@ def _norm(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _output_matrix(
-    model: Transformer, packed: PackedKernel | None, num_rows: tf.Tensor | None
+    model: Transformer,
+    packed: PackedKernel | None,
+    num_rows: tf.Tensor | None,
+    listed: tf.Tensor | None,
 ) -> tf.Tensor:
     """Read the pre-softmax matrix once for all steps.
 
@@ -116,8 +122,13 @@ def _output_matrix(
     it is read as a whole: in a loop of 40 steps with 37,000 x 512 weights, 3 GB.
 
     Returns:
-        float `[vocab_size, d_model]`; no rows if the packed kernel is used throughout.
+        float `[vocab_size, d_model]`, or its rows `listed`; no rows if the packed
+        kernel is used throughout.
     """
+    if listed is not None:
+        embedding = model.output_embedding
+        rows = _rows(embedding.embeddings.value, listed)
+        return tf.cast(rows, embedding.compute_dtype)
 
     def read():
         return tf.convert_to_tensor(_table(model.output_embedding))
@@ -126,6 +137,11 @@ def _output_matrix(
         return read()
     empty = tf.zeros([0, model.config.d_model], packed.blocks.dtype)
     return tf.cond(num_rows > FEW_ROWS, read, lambda: empty)
+
+
+def _rows(variable: tf.Variable, listed: tf.Tensor | None) -> tf.Tensor:
+    """Return the rows of these ids without reading others; None: all."""
+    return variable if listed is None else tf.gather(variable, listed)
 
 
 def _table(embedding: keras.layers.Layer) -> tf.Tensor:

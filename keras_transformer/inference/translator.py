@@ -24,6 +24,7 @@ from keras_transformer.inference.batching import (
     in_blocks,
 )
 from keras_transformer.inference.generator import SequenceGenerator
+from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.word_alignment import (
     pieces_without_ends,
     word_alignment,
@@ -93,11 +94,13 @@ class Translator(SequenceGenerator):
             `tokenization` package.
         decoding: Settings of the search; None: the paper's beam 4 and alpha 0.6.
         num_best: Hypotheses to return for each source, at most `decoding.beam_size`.
+        shortlist: The target pieces that a search of given sources chooses from; None:
+            all.
         **overrides: Fields of `DecodingConfig` to replace, such as `beam_size=1`.
 
     Raises:
-        ValueError: If model and tokenizer do not match, or `num_best` is outside
-            [1, beam_size].
+        ValueError: If model, tokenizer and shortlist do not match, or `num_best` is
+            outside [1, beam_size].
     """
 
     def __init__(
@@ -107,12 +110,16 @@ class Translator(SequenceGenerator):
         decoding: DecodingConfig | None = None,
         *,
         num_best: int = 1,
+        shortlist: Shortlist | None = None,
         **overrides,
     ):
         decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
         super().__init__(model, tokenizer, decoding, name="translator")
         check_num_best(num_best, decoding)
         self.num_best = num_best
+        if shortlist is not None:
+            shortlist.check(model.config, decoding.beam_size)
+        self.shortlist = shortlist
 
     def __call__(self, text: str | Sequence[str]) -> str | list[str]:
         """Return the best translation of one text, or of each of several."""
@@ -317,7 +324,11 @@ class Translator(SequenceGenerator):
 
     def _copy(self):
         return Translator(
-            self.model, self.tokenizer, self.decoding, num_best=self.num_best
+            self.model,
+            self.tokenizer,
+            self.decoding,
+            num_best=self.num_best,
+            shortlist=self.shortlist,
         )
 
     # One graph for all signatures of an export.
@@ -334,14 +345,21 @@ class Translator(SequenceGenerator):
         limits += tf.where(limits > 0, self.lengths(forced_prefix), 0)
         if self.model.config.position_encoding == "learned":
             limits = tf.minimum(limits, self.model.config.num_positions)
-        options = {"num_best": num_best, "forced_prefix": forced_prefix}
+        ids = self.output_ids(source_tokens, forced_prefix)
+        options = {"num_best": num_best, "forced_prefix": forced_prefix, "ids": ids}
         if (rule := self._kept()) is not None:
             options["constraint_inputs"] = {
                 "wanted": rule.wanted(source_tokens, forced_prefix),
                 "limits": limits,
             }
             options["allowed_tokens"] = lambda tokens, step, source: (
-                rule.allowed_tokens(tokens, step, source["wanted"], source["limits"])
+                rule.allowed_tokens(
+                    ids.of_model(tokens),
+                    step,
+                    source["wanted"],
+                    source["limits"],
+                    ids.columns,
+                )
             )
         return self.best_outputs(source_tokens, limits, **options)
 

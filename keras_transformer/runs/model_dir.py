@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import atomic_files, json_files, tokenization
+from keras_transformer.inference import shortlist as shortlist_lib
 from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
@@ -59,6 +60,8 @@ class ModelDir:
         self.labels_path = self.path / symbols.FILE_NAME
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
+        # Made by bin/make_shortlist.py.
+        self.shortlist_path = self.path / shortlist_lib.FILE_NAME
 
     def checkpoints(self, kind: str = "checkpoints") -> CheckpointFolder:
         """Return the folder "checkpoints", "best" or "averaged"."""
@@ -158,6 +161,7 @@ class ModelDir:
         precision: str | None = None,
         num_best: int = 1,
         languages: tuple[str | None, str | None] = (None, None),
+        shortlist: bool | None = None,
         **decoding: Any,
     ) -> Translator:
         """Load model and tokenizer, ready to translate.
@@ -168,16 +172,26 @@ class ModelDir:
             num_best: Hypotheses to return for each source.
             languages: Codes of source and target language, for a multilingual model;
                 None: the one chosen at its import.
+            shortlist: Whether to search among the pieces of the run's shortlist alone.
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            ValueError: If the model is a parser, or does not have a language.
+            FileNotFoundError: If there is no shortlist.
+            ValueError: If the model is a parser, or does not have a language, or the
+                shortlist does not match.
         """
         model, tokenizer, settings = self._load_for(
             "translation", checkpoint, precision, decoding
         )
+        found = None
+        if shortlist:
+            found = shortlist_lib.Shortlist.load(
+                self.shortlist_path, tokenizer.fingerprint
+            )
         tokenizer = tokenizer.with_languages(*languages)
-        return Translator(model, tokenizer, settings, num_best=num_best)
+        return Translator(
+            model, tokenizer, settings, num_best=num_best, shortlist=found
+        )
 
     def load_parser(
         self,

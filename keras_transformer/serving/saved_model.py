@@ -179,10 +179,11 @@ def check_same(
     else:
         run, own = translate_in_batches, searcher.translate_batch
         other = load(saved_model)
-    ours, theirs = (run(texts, PARSING_BATCH_SIZE, answer) for answer in (own, other))
-    answers = [*zip(texts, ours, theirs, strict=True)]
-    last = slice(-_TEXTS_ALONE, None)
-    answers += zip(texts[last], ours[last], run(texts[last], 1, other), strict=True)
+    answers = []
+    # With a shortlist an answer depends on its batch.
+    for some, size in ((texts, PARSING_BATCH_SIZE), (texts[-_TEXTS_ALONE:], 1)):
+        ours, theirs = (run(some, size, answer) for answer in (own, other))
+        answers += zip(some, ours, theirs, strict=True)
     tolerances = _TOLERANCES[searcher.model.compute_dtype]
     differing = [answer for answer in answers if not _is_same(*answer[1:], tolerances)]
     ties = [answer for answer in answers if answer[1].text != answer[2].text]

@@ -148,7 +148,8 @@ class ServingModule(tf.Module):
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
         batch = tf.shape(limits)[0]
-        step_function = translator.step_function(batch, for_sampling=True)
+        ids = translator.output_ids(tokens)
+        step_function = translator.step_function(batch, ids, for_sampling=True)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )
@@ -160,15 +161,13 @@ class ServingModule(tf.Module):
                 cache,
                 max_lengths=limits,
                 options=options,
-                **translator.special_ids,
+                **ids.special_ids,
             )
 
-        nothing = decoding.no_sample(
-            batch, longest(limits), translator.model.config.pad_id
-        )
+        nothing = decoding.no_sample(batch, longest(limits), ids.special_ids["pad_id"])
         result = translator.in_length_groups(tokens, limits, options, sample, nothing)
         return {
-            "translation": translator.tokenizer.detokenize(result.tokens),
+            "translation": translator.tokenizer.detokenize(ids.of_model(result.tokens)),
             "log_probability": result.log_probs,
             "truncated": truncated,
         }

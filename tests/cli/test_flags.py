@@ -107,6 +107,8 @@ def test_what_an_export_has_fixed_is_no_flag_of_its_translation(refuse):
     message = "--no_repeat_ngram_size is fixed when a model is exported"
     for program in ("bin/translate.py", "export/serve.py"):
         refuse(program, message, saved_model="export/1", no_repeat_ngram_size=0)
+    message = "--shortlist is fixed when a model is exported"
+    refuse("bin/translate.py", message, saved_model="export/1", shortlist=True)
 
 
 def test_what_cannot_be_exported_is_refused(refuse, model_dir):
@@ -122,12 +124,15 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
     )
     where["model_dir"] = model_dir("parsing")
     refuse(program, "--nbest is for translation models", nbest=2, **where)
+    refuse(program, "--shortlist is for translation models", shortlist=True, **where)
 
 
 def test_flags_of_the_other_task_are_refused(refuse, model_dir):
     where = {"model_dir": model_dir("parsing"), "source": "a", "reference": "b"}
     refuse("bin/evaluate.py", "--source is for --task=translation", **where)
     both = {"hypothesis": "a", "reference": "b", "task": "parsing"}
+    message = "--shortlist is for --task=translation"
+    refuse("bin/evaluate.py", message, shortlist=True, **both)
     message = "--unconstrained and --hypothesis exclude each other"
     refuse("bin/evaluate.py", message, unconstrained=True, **both)
 

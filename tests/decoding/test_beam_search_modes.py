@@ -187,10 +187,12 @@ def test_bad_answers_of_the_step_function_are_named(answer, message):
         alternating_search([3], 3, step_fn=lambda *arguments: answer(arguments[-1]))
 
 
-def test_logits_of_unknown_vocabulary_are_refused_in_a_graph():
+def test_logits_of_an_unknown_beam_are_refused_in_a_graph():
     @tf.function(input_signature=[tf.TensorSpec([None, None, None], tf.float32)])
     def searched(logits):
         return alternating_search([3], 3, step_fn=lambda *x: (logits, x[-1]))
 
-    with pytest.raises(ValueError, match="two sizes known when the graph is built"):
+    with pytest.raises(
+        ValueError, match="size of the beam known when the graph is built"
+    ):
         searched(tf.zeros([1, 2, 3]))

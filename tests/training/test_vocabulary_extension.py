@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from keras_transformer import data, presets
+from keras_transformer import data
 from keras_transformer.config import ModelConfig, PairEncoding
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import vocabulary_extension
-from tests.small_models import LINES, choosing_model, make_translator
+from tests.small_models import LINES, choosing_model, write_run
 
 NEW = ["snowboard snowboards", "two dogs, two snowboards"] * 3
 
@@ -17,22 +16,8 @@ NEW = ["snowboard snowboards", "two dogs, two snowboards"] * 3
 def folder(tmp_path_factory):
     """A corpus, a model of its vocabulary, and new text."""
     folder = tmp_path_factory.mktemp("extended")
-    translator = make_translator()
-    (folder / "old").write_text("\n".join(LINES) + "\n")
     (folder / "new").write_text("\n".join(NEW) + "\n")
-    paths = folder / "old", folder / "old"
-    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
-    data.prepare(source, folder / "data", lambda texts: translator.tokenizer)
-    config = RunConfig(
-        preset="tiny",
-        model=translator.model.config,
-        training=presets.get("tiny").training,
-        decoding=translator.decoding,
-        source_language="en",
-        target_language="de",
-        tokenizer_hash=translator.tokenizer.fingerprint,
-    )
-    ModelDir(folder / "model").write(translator.model, translator.tokenizer, config)
+    write_run(folder)
     return folder
 
 
@@ -110,15 +95,15 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 
 
 def test_a_file_in_place_of_the_output_dir_is_named(folder, program_of):
-    with pytest.raises(NotADirectoryError, match="old is a file, but a folder is ne"):
+    with pytest.raises(NotADirectoryError, match="text is a file, but a folder is ne"):
         program_of("bin/extend_vocabulary.py")(
-            model_dir=folder / "model", output_dir=folder / "old", symbols="<a>"
+            model_dir=folder / "model", output_dir=folder / "text", symbols="<a>"
         )
 
 
 def test_random_encodings_do_not_tell_how_text_is_split(folder, program_of, tmp_path):
     tokenizer = ModelDir(folder / "model").load_tokenizer()
-    paths = folder / "old", folder / "old"
+    paths = folder / "text", folder / "text"
     source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
     data.prepare(
         source, tmp_path / "data", lambda texts: tokenizer, subword_encodings=2
