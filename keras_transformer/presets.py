@@ -66,6 +66,23 @@ def _row(
     )
 
 
+# Kasai et al. 2021, "Deep Encoder, Shallow Decoder" (arXiv 2006.10369): the encoder
+# reads a sentence once, the decoder runs for each token. Trained on distilled text, 12
+# layers and 1 translate about as well as 6 and 6, and faster.
+_FAST_DEPTHS = {"num_encoder_layers": 12, "num_decoder_layers": 1}
+
+
+def _fast(preset: Preset) -> Preset:
+    """Make a preset's deep encoder and shallow decoder."""
+    return dataclasses.replace(
+        preset,
+        name=f"{preset.name}_fast",
+        description=f"As {preset.name}, for fast translation: 12 encoder layers and 1.",
+        model=dataclasses.replace(preset.model, **_FAST_DEPTHS),
+        paper=None,
+    )
+
+
 _BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16, dropout_rate=0.3)
 _BIG_TRAINING = TrainingConfig(train_steps=300_000, average_last=20)
 # §5.1: English to French has 32,000 word pieces
@@ -83,27 +100,37 @@ PARSER_DECODING = DecodingConfig(
     beam_size=21, length_penalty_alpha=0.3, extra_decode_length=300
 )
 
-_PRESETS = (
-    Preset(
-        name="tiny",
-        description="Tens of thousands of pairs, on a CPU (as fairseq's for Multi30k).",
-        model=ModelConfig(
-            vocab_size=8000,
-            num_layers=4,
-            d_model=128,
-            d_ff=256,
-            num_heads=4,
-            dropout_rate=0.3,
-        ),
-        # The rate peaks at 0.005 after 2,000 steps.
-        training=TrainingConfig(
-            train_steps=8000,
-            tokens_per_batch=4096,
-            learning_rate_scale=2.53,
-            warmup_steps=2000,
-            average_last=10,
-        ),
+_TINY = Preset(
+    name="tiny",
+    description="Tens of thousands of pairs, on a CPU (as fairseq's for Multi30k).",
+    model=ModelConfig(
+        vocab_size=8000,
+        num_layers=4,
+        d_model=128,
+        d_ff=256,
+        num_heads=4,
+        dropout_rate=0.3,
     ),
+    # The rate peaks at 0.005 after 2,000 steps.
+    training=TrainingConfig(
+        train_steps=8000,
+        tokens_per_batch=4096,
+        learning_rate_scale=2.53,
+        warmup_steps=2000,
+        average_last=10,
+    ),
+)
+_BASE = Preset(
+    name="base",
+    description="The paper's base model: millions of pairs, 8 GPUs.",
+    model=ModelConfig(),
+    training=TrainingConfig(),
+    paper=PaperFigures(4.92, 25.8, 65, test_bleu=27.3, training_flops=3.3e18),
+)
+
+_PRESETS = (
+    _TINY,
+    _fast(_TINY),
     Preset(
         name="small",
         description="Hundreds of thousands of pairs, on one GPU.",
@@ -112,13 +139,8 @@ _PRESETS = (
         ),
         training=TrainingConfig(train_steps=50_000, tokens_per_batch=8192),
     ),
-    Preset(
-        name="base",
-        description="The paper's base model: millions of pairs, 8 GPUs.",
-        model=ModelConfig(),
-        training=TrainingConfig(),
-        paper=PaperFigures(4.92, 25.8, 65, test_bleu=27.3, training_flops=3.3e18),
-    ),
+    _BASE,
+    _fast(_BASE),
     Preset(
         name="big",
         description="The paper's big model, for English to German.",
@@ -280,9 +302,10 @@ def _table_row(preset: Preset) -> tuple[str, ...]:
     counted = model
     if not model.share_embeddings:
         counted = dataclasses.replace(model, target_vocab_size=_PARSER_SYMBOLS)
+    depths = {str(model.encoder_depth): None, str(model.decoder_depth): None}
     return (
         preset.name,
-        str(model.num_layers),
+        "+".join(depths),
         str(model.d_model),
         str(model.d_ff),
         str(model.num_heads),

@@ -35,10 +35,15 @@ def reduced(name):
     def narrow(width):
         return None if width is None else max(1, width // 16)
 
+    def shallow(depth):
+        return None if depth is None else max(1, depth // 6)
+
     return dataclasses.replace(
         model,
         vocab_size=30,
         num_layers=max(1, model.num_layers // 6),
+        num_encoder_layers=shallow(model.num_encoder_layers),
+        num_decoder_layers=shallow(model.num_decoder_layers),
         d_model=narrow(model.d_model),
         d_ff=narrow(model.d_ff),
         key_dim=narrow(model.head_key_dim),
@@ -99,6 +104,18 @@ def test_a_change_of_layers_alone_costs_what_the_paper_says(row):
     ours = num_parameters(at_37000_words(name)) - num_parameters(at_37000_words("base"))
     papers = presets.get(name).paper.parameters - presets.get("base").paper.parameters
     assert ours / 1e6 == pytest.approx(papers, abs=1.5)
+
+
+@pytest.mark.parametrize("name", ["tiny", "base"])
+def test_fast_presets_have_a_deep_encoder_and_one_decoder_layer(name):
+    """All else is as in the preset whose name they have."""
+    own, fast = presets.get(name), presets.get(f"{name}_fast")
+    depths = {"num_encoder_layers": 12, "num_decoder_layers": 1}
+    assert fast.model == dataclasses.replace(own.model, **depths)
+    assert (fast.training, fast.decoding) == (own.training, own.decoding)
+    assert fast.paper is None
+    [row] = [row for row in presets.table().splitlines() if f" {fast.name} " in row]
+    assert row.split("|")[2].strip() == "12+1"
 
 
 def test_parsers_are_the_papers():

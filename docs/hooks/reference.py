@@ -223,8 +223,9 @@ def presets_page() -> str:
         "# Presets\n",
         "`--preset` of `bin/train.py` chooses one; every value has a flag of its own "
         "(`--d_model`, `--dropout_rate`, ...). `python bin/train.py --preset=help` "
-        "prints the table. N: layers in encoder and in decoder. h: heads. P_drop: "
-        "dropout. Words: the vocabulary that the preset is meant for "
+        "prints the table. N: layers in encoder and in decoder, such as 12+1 where "
+        "they differ. h: heads. P_drop: dropout. Words: the vocabulary that the preset "
+        "is meant for "
         "(`bin/prepare_data.py --vocab_size`). The corpus decides the vocabulary, "
         "and with it the parameters, which are counted here with the vocabulary of "
         "the column, and a parser's 100 symbols.\n",

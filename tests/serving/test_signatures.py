@@ -437,8 +437,9 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
     """Loading time grows with the variables of each function."""
     translator = make_translator()
     config, counts = translator.model.config, []
-    for num_layers in (1, 3):
-        model = Transformer(dataclasses.replace(config, num_layers=num_layers))
+    for encoder, decoder in ((1, 1), (3, 3), (3, 1)):
+        depths = {"num_encoder_layers": encoder, "num_decoder_layers": decoder}
+        model = Transformer(dataclasses.replace(config, **depths))
         version = saved_model_lib.export(
             Translator(model, translator.tokenizer, extra_decode_length=5),
             tmp_path,
@@ -447,7 +448,7 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
         )
         stored = tf.train.list_variables(str(version / "variables" / "variables"))
         counts.append(len([name for name, _ in stored if "weights" in name]))
-    assert counts[0] == counts[1] > 20
+    assert counts[0] == counts[1] == counts[2] > 20
 
 
 @pytest.mark.long
