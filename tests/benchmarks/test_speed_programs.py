@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -74,6 +75,33 @@ def test_a_search_is_timed_and_its_scores_are_checked(repository):
     assert line["tokens_per_s"] == pytest.approx(33 / line["median_call_s"], rel=1e-3)
     assert line["largest_score_difference"] < 1e-3
     assert line["first_call_s"] > line["max_call_s"]
+
+
+def test_exports_are_compared(repository, small_export, tmp_path):
+    """An export and its copy."""
+    shutil.copytree(small_export, tmp_path / "2")
+    (tmp_path / "text").write_text("\n".join(LINES) + "\n")
+    ended = subprocess.run(
+        [
+            *(sys.executable, repository / "benchmarks" / "fast_models.py"),
+            f"--saved_models={small_export},{tmp_path / '2'}",
+            *(f"--source={tmp_path / 'text'}", f"--reference={tmp_path / 'text'}"),
+            *("--rounds=2", "--sentences=3"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    first, second, last = map(json.loads, ended.stdout.splitlines())
+    assert last["benchmark"] == "fast_models" and last["lines"] == len(LINES)
+    assert first["saved_model"] == str(small_export) and first["preset"] == "tiny"
+    for key in ("sacrebleu", "megabytes", "weights_megabytes", "shortlist"):
+        assert first[key] == second[key]
+    assert first["megabytes"] > first["weights_megabytes"] > 0
+    for line in (first, second):
+        assert 0 < line["min_lines_per_s"] <= line["median_lines_per_s"]
+        assert 0 < line["p50_s"] <= line["p99_s"]
 
 
 def test_a_mixed_batch_is_timed_together_with_its_parts(repository):
