@@ -31,7 +31,7 @@ NOT_RUN = {
     "WMT14, hours on GPUs",
     r"^dask |--runner=DaskRunner": "several machines; on one in testlong "
     "(tests/serving/test_bulk_translation.py)",
-    r"^python benchmarks/(train_step|decode|mixed_lengths|scaling|startup|"
+    r"^python benchmarks/(train_step|decode|fast_models|mixed_lengths|scaling|startup|"
     r"translate_file|this_machine)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
@@ -163,6 +163,8 @@ def made_small(command):
         extra = SMALL.get(program, [])
         if program == "bin/train.py" and "--preset=parsing" in text:
             extra = [*extra, "--max_length=60"]
+        if program == "bin/train.py" and "_fast" in text:
+            extra = [*extra, "--num_encoder_layers=2"]
         text = " ".join([text, *extra])
     return text
 
@@ -259,6 +261,7 @@ def test_the_commands_of_the_readme_run(repository, tmp_path):
 
 PAGES = [
     "docs/how_to/fine_tuning.md",
+    "docs/how_to/fast_models.md",
     "docs/how_to/several_corpora.md",
     "docs/how_to/published_models.md",
     "docs/how_to/long_runs.md",
@@ -273,6 +276,8 @@ PAGES = [
 ]
 
 
+# A teacher of 20 steps may write nothing, and blank lines are no training text.
+NOT_BLANK = (r"(--output=distilled\.de)", r"\1 && sed -i 's/^$/ein/' distilled.de")
 LOCAL_SERVER = "docs/how_to/local_server.md"
 
 
@@ -289,7 +294,7 @@ def test_no_page_is_forgotten(repository):
 def test_the_commands_of_a_page_run(repository, worked, page):
     folder, _, addresses = worked
     prepare(folder, page)
-    folder.run_page(repository, page, served_locally(addresses))
+    folder.run_page(repository, page, [*served_locally(addresses), NOT_BLANK])
 
 
 @pytest.mark.long
@@ -344,6 +349,10 @@ def prepare(folder, page):
                 text = "".join(lines_of(path / f"{old}.{language}")[:50])
                 text += "snowboards and snowboarders\n" * 3  # for more pieces
                 (path / f"{new}.{language}").write_text(text, encoding="utf-8")
+    elif name == "fast_models.md":
+        text = (path / "tests").resolve().parent / page
+        (block,) = re.findall(r"```yaml\n(.*?)```", text.read_text(), re.DOTALL)
+        (path / "distilled.yaml").write_text(block, encoding="utf-8")
     elif name == "several_corpora.md":
         text = (path / "tests").resolve().parent / page
         blocks = re.findall(r"```yaml\n(.*?)```", text.read_text(), re.DOTALL)
