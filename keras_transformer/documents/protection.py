@@ -20,6 +20,7 @@ from keras_transformer.config import (
     PLACEHOLDER,
     check_choice,
 )
+from keras_transformer.words import words_of_text
 
 # What may be protected, by the name of its kind; the first that matches counts.
 _PATTERNS = {
@@ -118,7 +119,7 @@ class ProtectedText:
         if symbols:
             return _replace(symbols, translation)
         words = self.restore_words(translation, alignment)
-        if words == _words(translation):
+        if words == words_of_text(translation):
             return translation
         return " ".join(filter(None, words))
 
@@ -129,7 +130,7 @@ class ProtectedText:
 
         A span with spaces is one item, and a word that it replaces besides is "".
         """
-        words = _words(translation)
+        words = words_of_text(translation)
         symbols = self._symbols("wanted")
         if symbols:
             return [_replace(symbols, word) for word in words]
@@ -141,7 +142,7 @@ class ProtectedText:
     def source_words(self) -> list[str]:
         """Return what the original text has for each word of `text`."""
         symbols = self._symbols("original")
-        return [_replace(symbols, word) for word in _words(self.text)]
+        return [_replace(symbols, word) for word in words_of_text(self.text)]
 
     def hide(self, prefix: str) -> str:
         """Return the beginning of a translation with placeholders for the spans."""
@@ -171,8 +172,8 @@ class ProtectedText:
     ) -> None:
         """Replace the words of the translation that come from a span, if there are."""
         # A span may begin within a word, as after a bracket.
-        first = len(_words(self.original[: span.start + 1])) - 1
-        last = len(_words(self.original[: span.end])) - 1
+        first = len(words_of_text(self.original[: span.start + 1])) - 1
+        last = len(words_of_text(self.original[: span.end])) - 1
         own = sorted({word for source, word in alignment if first <= source <= last})
         if own:
             after = re.search(r"[^\w>%/]*$", words[own[-1]])[0]
@@ -330,11 +331,6 @@ def _replace(symbols: dict[str, str], text: str) -> str:
         return text
     pattern = "|".join(map(re.escape, symbols))
     return re.sub(pattern, lambda match: symbols[match[0]], text)
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text as an alignment counts them."""
-    return [word for word in text.split(" ") if word]
 
 
 def _partners(found: Sequence[re.Match]) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import types
@@ -14,6 +15,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_transformer import atomic_files
+from keras_transformer.words import words_of_pieces
 
 # Increases when older folders can no longer be read, or would give other ids.
 FORMAT_VERSION = 1
@@ -173,6 +175,35 @@ class Tokenizer(tf.Module):
     def target_pieces(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the vocabulary entry of every id of a target; see `pieces`."""
         return self.pieces(tokens)
+
+    def words_of_tokens(
+        self,
+        texts: Sequence[str],
+        tokens: Sequence[np.ndarray],
+        is_target: bool = False,
+    ) -> list[np.ndarray | None]:
+        """Return the number of the word that each token of some texts belongs to.
+
+        Args:
+            texts: Sources or targets.
+            tokens: The ids of each text, such as those of `encode` or `sample`.
+            is_target: Whether the texts are targets.
+
+        Returns:
+            As `words_of_pieces` returns it for each text.
+        """
+        pieces_of = self.target_pieces if is_target else self.pieces
+        flat = iter(pieces_of(np.concatenate([*tokens, np.zeros(0, np.int32)])).numpy())
+        return [
+            words_of_pieces(
+                text,
+                [
+                    piece.decode("utf-8", "replace")
+                    for piece in itertools.islice(flat, len(ids))
+                ],
+            )
+            for text, ids in zip(texts, tokens, strict=True)
+        ]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids outside of the graph; the same ids as `tokenize`.

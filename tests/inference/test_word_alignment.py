@@ -1,42 +1,16 @@
 """Words aligned by the attention between their pieces."""
 
 import numpy as np
-import pytest
 
 from keras_transformer.inference.word_alignment import (
     arguments_of,
     pieces_without_ends,
     word_alignment,
     word_weights,
-    words_of_pieces,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces", "words"),
-    [
-        ("A dog runs.", ["▁A", "▁do", "g", "▁run", "s", "."], [0, 1, 1, 2, 2, 2]),
-        ("  A   dog ", ["▁A", "▁dog"], [0, 1]),
-        ("A dog", ["▁", "A", "▁", "dog"], [-1, 0, -1, 1]),
-        # A language that the model's tokenizer puts before the text.
-        ("A dog", [">>de<<", "▁A", "▁dog"], [-1, 0, 1]),
-        ("A dog", ["▁>>de<<", "▁A", "▁dog"], [-1, 0, 1]),
-        # One that is in the text.
-        (">>de<< A dog", [">>de<<", "▁A", "▁dog"], [0, 1, 2]),
-        ("A 犬 runs", ["▁A", "▁", "<unk>", "▁runs"], [0, 1, 1, 2]),
-        ("A é b", ["▁A", "▁", "<0xC3>", "<0xA9>", "▁b"], [0, -1, 1, 1, 2]),
-        # Cut to the length that the model reads.
-        ("A dog runs", ["▁A", "▁d"], [0, 1]),
-        ("", [], []),
-        ("", [">>de<<"], [-1]),
-    ],
-)
-def test_pieces_belong_to_the_words_that_they_spell(text, pieces, words):
-    assert words_of_pieces(text, pieces).tolist() == words
 
 
 def test_a_normalized_text_with_other_words_has_none():
-    assert words_of_pieces("1½ cups", ["▁1", "▁1/2", "▁cups"]) is None
     attention = np.ones([2, 3])
     pieces = ["▁1", "▁1/2", "▁cups"], ["▁eine", "▁Tasse"]
     assert word_alignment("1½ cups", "eine Tasse", *pieces, attention) == ()

@@ -215,3 +215,24 @@ def test_a_sample_of_the_text_is_drawn_the_same_each_time(texts):
         yield tokenization.train_wordpiece(texts * 7, 211, max_sentences=11).fingerprint
 
     assert list(train()) == list(train())
+
+
+def test_tokens_belong_to_the_words_of_their_texts():
+    """With both kinds of vocabulary, and with random pieces."""
+    texts = ["a dog  runs", "", "Die Katze läuft."]
+    for train, size in (
+        (tokenization.train_bpe, 285),
+        (tokenization.train_wordpiece, 70),
+    ):
+        tokenizer = train([*texts] * 5, size)
+        ways = [tokenizer.encode(texts), tokenizer.encode_target(texts)]
+        if tokenizer.kind == "bpe":
+            ways.append(tokenizer.sample(texts, 0.5, seed=3))
+        for number, tokens in enumerate(ways):
+            found = tokenizer.words_of_tokens(texts, tokens, is_target=number == 1)
+            for text, ids, words in zip(texts, tokens, found, strict=True):
+                spelled = [
+                    *map(tokenizer.decode, ([ids[words == n]] for n in range(3)))
+                ]
+                expected = [[word] for word in text.split()]
+                assert spelled == expected + [[""]] * (3 - len(expected))

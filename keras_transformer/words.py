@@ -1,0 +1,56 @@
+"""The words of a text as alignments count them, and the pieces that spell them.
+
+Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformer.config import SPACE
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def words_of_text(text: str) -> list[str]:
+    """Return the words of a text: what U+0020 separates."""
+    return [word for word in text.split(" ") if word]
+
+
+def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
+    """Return the number of the word that each piece of a text belongs to.
+
+    Args:
+        text: The text.
+        pieces: Its pieces, without EOS; more may come before, such as a language.
+
+    Returns:
+        int `[len(pieces)]`, -1 for a piece of no word; None if the text is not what the
+        pieces spell and has another number of words than of pieces that begin one.
+    """
+    words = [word.replace(SPACE, "").encode() for word in words_of_text(text)]
+    letters = [_spelled(piece) for piece in pieces]
+    spelled, joined = b"".join(words), b"".join(letters)
+    is_beginning = spelled.startswith(joined)  # all of the text, unless it was cut
+    if is_beginning or joined.endswith(spelled):
+        lengths = np.array([len(each) for each in letters], int)
+        num_before = 0 if is_beginning else len(joined) - len(spelled)
+        starts = np.cumsum(lengths) - lengths - num_before
+        ends = np.cumsum([len(word) for word in words])
+        numbers = np.searchsorted(ends, starts, side="right")
+        return np.where((starts < 0) | (lengths == 0), -1, numbers)
+    # Characters that the vocabulary lacks, or that it normalizes.
+    begins = np.array([piece.startswith(SPACE) for piece in pieces], bool)
+    if begins.sum() == len(words):
+        return np.cumsum(begins) - 1
+    return None
+
+
+def _spelled(piece: str) -> bytes:
+    """Return the UTF-8 of a piece, which may be a byte of it such as <0x62>."""
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    return piece.replace(SPACE, "").encode()
