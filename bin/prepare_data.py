@@ -68,6 +68,13 @@ _PATHS = {
     for split in ("train", "valid", "test")
     for side in ("source", "target")
 }
+_ALIGNMENTS = flags.DEFINE_string(
+    "train_alignments",
+    None,
+    "With the text files: the alignments of the training pairs, for "
+    '--guided_alignment of bin/train.py. A line a pair, such as "0-0 1-2": numbers of '
+    "words of source and target, which spaces separate; .gz too.",
+)
 _TREES = {
     split: flags.DEFINE_multi_string(
         f"{split}_trees",
@@ -180,6 +187,7 @@ _FLAGS_OF_TASK = {
         "corpora",
         "tfds_data_dir",
         *_PATHS,
+        "train_alignments",
         "target_language",
         "max_length_ratio",
         "drop_invalid_utf8",
@@ -348,6 +356,12 @@ def _check_one_source() -> None:
             f"--{origins[0]} and --{origins[1]} exclude each other; give one source."
         )
     if _CORPORA.value or _DATASET.value:
+        if _ALIGNMENTS.value:
+            raise ValueError(
+                f"--train_alignments is for text files, not for --{origins[0]}. Give "
+                "--train_source and the others, or `alignments` in the file of "
+                "--corpora."
+            )
         return
     has_test = "test_source" in given or "test_target" in given
     for name in _PATHS:
@@ -368,7 +382,11 @@ def _open_source(languages):
         for split in ("train", "valid", "test")
         if f"{split}_source" in given
     }
-    return data.TextFiles(paths, *languages)
+    return data.TextFiles(
+        paths,
+        *languages,
+        _ALIGNMENTS.value and data.WordAlignments(_ALIGNMENTS.value),
+    )
 
 
 def _check_tokenizer_model() -> None:

@@ -13,6 +13,7 @@ import importlib
 from typing import Any
 
 _MODULE_OF = {
+    "WordAlignments": "alignments",
     "BatchPlan": "batch_plan",
     "PlannedBatch": "batch_plan",
     "EncodedCorpus": "corpus",

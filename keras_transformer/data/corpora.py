@@ -28,6 +28,7 @@ _FILTERS = tuple(field.name for field in dataclasses.fields(PairFilters))
 # The type of each field of an entry.
 _TYPES = {
     **dict.fromkeys(("name", "split", "source", "target", "dataset", "tag"), str),
+    "alignments": str,
     **dict.fromkeys(("source_language", "target_language"), str),
     "weight": (int, float),
     "both_directions": bool,
@@ -52,6 +53,9 @@ class Corpus:
     filters: PairFilters
     source: pathlib.Path | None = None
     target: pathlib.Path | None = None
+    # Alignments of the words, and whether those of the target come first in them.
+    alignments: pathlib.Path | None = None
+    alignments_reversed: bool = False
     dataset: str | None = None
     weight: float | None = None
     tag: str | None = None
@@ -221,10 +225,11 @@ def _corpora_of_entry(
     )
     _check_values(corpus)
     if corpus.dataset is None:
-        paths = {side: folder / given[side] for side in ("source", "target")}
-        for side, side_path in paths.items():
-            if not side_path.is_file():
-                raise FileNotFoundError(f"no file {side_path}. Correct `{side}`.")
+        names = ("source", "target", "alignments")
+        paths = {name: folder / given[name] for name in names if name in given}
+        for name, path in paths.items():
+            if not path.is_file():
+                raise FileNotFoundError(f"no file {path}. Correct `{name}`.")
         corpus = dataclasses.replace(corpus, **paths)
     return _both_directions(corpus) if both else [corpus]
 
@@ -243,6 +248,7 @@ def _both_directions(corpus: Corpus) -> list[Corpus]:
         target_language=languages[0],
         source=corpus.target,
         target=corpus.source,
+        alignments_reversed=True,
     )
     return [
         dataclasses.replace(
@@ -265,10 +271,10 @@ def _check_fields(entry: dict[str, Any]) -> None:
             wanted = _WORDS.get(kind, "a number")
             hint = " Put it into quotes." if kind is str else ""
             raise ValueError(f"`{name}` must be {wanted}, not {value!r}.{hint}")
-    sides = [side for side in ("source", "target") if side in entry]
-    if "dataset" in entry and sides:
-        raise ValueError(f"`dataset` and `{sides[0]}` exclude each other. Drop one.")
-    if "dataset" not in entry and len(sides) < 2:
+    files = [name for name in ("source", "target", "alignments") if name in entry]
+    if "dataset" in entry and files:
+        raise ValueError(f"`dataset` and `{files[0]}` exclude each other. Drop one.")
+    if "dataset" not in entry and not {"source", "target"} <= entry.keys():
         raise ValueError("give `source` and `target`, two files, or `dataset`.")
 
 
@@ -281,6 +287,8 @@ def _check_values(corpus: Corpus) -> None:
         _check_number("weight", corpus.weight, _WEIGHTS[0])
         if corpus.split != "train":
             raise ValueError("`weight` is for split: train. Leave it out.")
+    if corpus.alignments is not None and corpus.split != "train":
+        raise ValueError("`alignments` is for split: train. Leave it out.")
     if corpus.tag is not None and not _TAG.fullmatch(corpus.tag):
         raise ValueError(
             f"`tag` must be one word in brackets, such as <news>, not {corpus.tag!r}."

@@ -14,6 +14,8 @@ from keras_transformer import atomic_files
 from keras_transformer.data import batch_plan, metadata, packing
 
 SIDES = ("source", "target")
+# Name of the files of alignments, beside those of the sides.
+_ALIGNMENT = "alignment"
 # Tokens checked at once.
 _CHECKED_TOKENS = 1 << 22
 
@@ -29,6 +31,8 @@ class EncodedCorpus:
         target: The target side, likewise.
         pad_id: Id that fills the rows that `rows` returns.
         corpora: The corpora of a mixture, in the order of their pairs.
+        links: The alignments of the pairs, if `rows` returns them: flat, the numbers of
+            a source token and of a target token for each link, and offsets.
     """
 
     def __init__(
@@ -37,18 +41,24 @@ class EncodedCorpus:
         target: tuple[np.ndarray, np.ndarray],
         pad_id: int,
         corpora: Sequence[metadata.CorpusMetadata] = (),
+        links: tuple[np.ndarray, np.ndarray] | None = None,
     ):
         self._sides = (source, target)
+        self._links = links
         self.pad_id = pad_id
         self._corpora = corpora
 
     @classmethod
-    def open(cls, data_dir: str | os.PathLike, split: str) -> EncodedCorpus:
+    def open(
+        cls, data_dir: str | os.PathLike, split: str, *, is_aligned: bool = False
+    ) -> EncodedCorpus:
         """Open one split of a folder that `prepare` made.
 
         Args:
             data_dir: The folder.
             split: "train", "valid" or "test".
+            is_aligned: Whether `rows` also returns alignments, which the split must
+                have.
 
         Raises:
             FileNotFoundError: If the folder holds no prepared corpus.
@@ -62,7 +72,7 @@ class EncodedCorpus:
             )
         folder = pathlib.Path(data_dir) / split
         corpora = description.corpora_of(split)
-        return cls.from_folder(folder, description.pad_id, corpora)
+        return cls.from_folder(folder, description.pad_id, corpora, is_aligned)
 
     @classmethod
     def from_folder(
@@ -70,12 +80,20 @@ class EncodedCorpus:
         folder: pathlib.Path,
         pad_id: int,
         corpora: Sequence[metadata.CorpusMetadata] = (),
+        is_aligned: bool = False,
     ) -> EncodedCorpus:
         """Open a folder of `CorpusWriter`; ValueError if its files are damaged."""
-        sides = [_open_side(folder, side) for side in SIDES]
-        if len(sides[0][1]) != len(sides[1][1]):
+        names = (*SIDES, _ALIGNMENT) if is_aligned else SIDES
+        flat = [_open_flat(folder, name) for name in names]
+        if len({len(offsets) for _, offsets in flat}) > 1:
             raise _damaged(folder)
-        return cls(*sides, pad_id=pad_id, corpora=corpora)
+        source, target, *links = flat
+        return cls(source, target, pad_id, corpora, *links)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether `rows` returns alignments too."""
+        return self._links is not None
 
     def __len__(self) -> int:
         return len(self._sides[0][1]) - 1
@@ -167,7 +185,7 @@ class EncodedCorpus:
 
     def rows(
         self, indices: np.ndarray, source_length: int, target_length: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, ...]:
         """Gather pairs into two padded matrices.
 
         Args:
@@ -178,13 +196,23 @@ class EncodedCorpus:
 
         Returns:
             Source and target tokens, int32 `[rows, source_length]` and
-            `[rows, target_length]`.
+            `[rows, target_length]`. If the corpus is open with alignments, which need
+            one pair a row, also which source tokens each target token is aligned with,
+            bool `[rows, target_length, source_length]`.
         """
         lengths = (source_length, target_length)
-        return tuple(
+        sides = tuple(
             _gather(tokens, offsets, indices, length, self.pad_id)
             for (tokens, offsets), length in zip(self._sides, lengths, strict=True)
         )
+        if not self.is_aligned:
+            return sides
+        aligned = np.zeros((len(indices), target_length, source_length), bool)
+        numbers, offsets = self._links
+        positions, sizes = _positions(offsets, np.asarray(indices))
+        source, target = numbers[positions].reshape(-1, 2).T
+        aligned[np.repeat(np.arange(len(sizes)), sizes // 2), target, source] = True
+        return *sides, aligned
 
 
 def corpus_hash(data_dir: str | os.PathLike) -> str:
@@ -201,8 +229,10 @@ def corpus_hash(data_dir: str | os.PathLike) -> str:
 
 def split_hash(folder: pathlib.Path) -> str:
     """Return the SHA-256 of the files that `CorpusWriter` wrote."""
+    has_links = _paths(folder, _ALIGNMENT)[0].exists()
+    names = (*SIDES, _ALIGNMENT) if has_links else SIDES
     return atomic_files.sha256_of(
-        *(path for side in SIDES for path in _paths(folder, side))
+        *(path for name in names for path in _paths(folder, name))
     )
 
 
@@ -216,24 +246,53 @@ class CorpusWriter:
         folder: Folder to write; it is made if absent.
         vocab_size: Number of ids; they are stored in the smallest unsigned type.
         eos_id: Id that is appended to each side of each pair.
+        max_length: Most tokens of a side, if pairs have alignments; None: they have
+            none.
     """
 
-    def __init__(self, folder: str | os.PathLike, vocab_size: int, eos_id: int):
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        vocab_size: int,
+        eos_id: int,
+        max_length: int | None = None,
+    ):
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        dtype = np.min_scalar_type(vocab_size - 1)
-        self._sides = [_SideWriter(folder, side, dtype, eos_id) for side in SIDES]
+        self._writers = [
+            _FlatWriter(folder, side, vocab_size, [eos_id]) for side in SIDES
+        ]
+        if max_length is not None:
+            self._writers.append(_FlatWriter(folder, _ALIGNMENT, max_length, []))
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether pairs have alignments."""
+        return len(self._writers) > len(SIDES)
 
     def append(
-        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+        self,
+        sources: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        alignments: Sequence[np.ndarray] = (),
     ) -> None:
-        """Add pairs, given as ids without EOS."""
-        for writer, sentences in zip(self._sides, (sources, targets), strict=True):
-            writer.append(sentences)
+        """Add pairs.
+
+        Args:
+            sources: Ids without EOS.
+            targets: Ids without EOS.
+            alignments: If pairs have alignments, those of each pair: int `[links, 2]`,
+                a source token and a target token.
+        """
+        flat = [links.ravel() for links in alignments]
+        for writer, arrays in zip(
+            self._writers, (sources, targets, flat), strict=False
+        ):
+            writer.append(arrays)
 
     def close(self) -> None:
         """Write headers and offsets, which make the folder readable."""
-        for writer in self._sides:
+        for writer in self._writers:
             writer.close()
 
     def __enter__(self) -> CorpusWriter:
@@ -243,31 +302,31 @@ class CorpusWriter:
         if error_type is None:
             self.close()
         else:
-            for writer in self._sides:
+            for writer in self._writers:
                 writer.abandon()
 
 
-class _SideWriter:
-    """One flat .npy file that grows, and its offsets."""
+class _FlatWriter:
+    """One flat .npy file of numbers below a limit that grows, and its offsets."""
 
-    def __init__(self, folder, side, dtype, eos_id):
-        self._tokens_path, self._offsets_path = _paths(folder, side)
-        self._dtype, self._eos_id = dtype, eos_id
+    def __init__(self, folder, name, limit, end):
+        self._numbers_path, self._offsets_path = _paths(folder, name)
+        self._dtype = np.min_scalar_type(limit - 1)
+        self._end = np.array(end, self._dtype)  # follows each array
         self._lengths = [np.zeros(0, np.int32)]
-        self._num_tokens = 0
-        self._file = open(self._tokens_path, "wb")  # noqa: SIM115 closed in `close`
+        self._size = 0
+        self._file = open(self._numbers_path, "wb")  # noqa: SIM115 closed in `close`
         self._write_header()
 
-    def append(self, sentences):
-        if not len(sentences):
+    def append(self, arrays):
+        if not len(arrays):
             return
-        eos = np.array([self._eos_id], self._dtype)
-        parts = [part for sentence in sentences for part in (sentence, eos)]
-        tokens = np.concatenate(parts).astype(self._dtype)
-        self._file.write(tokens.tobytes())
-        self._num_tokens += len(tokens)
+        parts = [part for array in arrays for part in (array, self._end)]
+        numbers = np.concatenate(parts).astype(self._dtype)
+        self._file.write(numbers.tobytes())
+        self._size += len(numbers)
         self._lengths.append(
-            np.array([len(sentence) + 1 for sentence in sentences], np.int32)
+            np.array([len(array) + len(self._end) for array in arrays], np.int32)
         )
 
     def close(self):
@@ -292,13 +351,14 @@ class _SideWriter:
             {
                 "descr": np.lib.format.dtype_to_descr(self._dtype),
                 "fortran_order": False,
-                "shape": (self._num_tokens,),
+                "shape": (self._size,),
             },
         )
 
 
-def _paths(folder: pathlib.Path, side: str) -> tuple[pathlib.Path, pathlib.Path]:
-    return folder / f"{side}_tokens.npy", folder / f"{side}_offsets.npy"
+def _paths(folder: pathlib.Path, name: str) -> tuple[pathlib.Path, pathlib.Path]:
+    kind = "links" if name == _ALIGNMENT else "tokens"
+    return folder / f"{name}_{kind}.npy", folder / f"{name}_offsets.npy"
 
 
 def _blocks(tokens: np.ndarray) -> Iterator[np.ndarray]:
@@ -307,17 +367,17 @@ def _blocks(tokens: np.ndarray) -> Iterator[np.ndarray]:
         yield tokens[start : start + _CHECKED_TOKENS]
 
 
-def _open_side(folder: pathlib.Path, side: str) -> tuple[np.ndarray, np.ndarray]:
+def _open_flat(folder: pathlib.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         # Plain arrays index faster than `np.memmap`.
-        tokens, offsets = (
-            np.asarray(np.load(path, mmap_mode="r")) for path in _paths(folder, side)
+        numbers, offsets = (
+            np.asarray(np.load(path, mmap_mode="r")) for path in _paths(folder, name)
         )
     except (OSError, ValueError) as error:
         raise _damaged(folder) from error
-    if not len(offsets) or offsets[-1] != len(tokens):
+    if not len(offsets) or offsets[-1] != len(numbers):
         raise _damaged(folder)
-    return tokens, offsets
+    return numbers, offsets
 
 
 def _damaged(folder: pathlib.Path) -> ValueError:
@@ -332,13 +392,22 @@ def _gather(tokens, offsets, indices, length, pad_id):
     indices = np.asarray(indices)
     if indices.ndim == 1:
         indices = indices[:, None]
-    starts = offsets[indices]  # [rows, pairs]
-    lengths = np.where(indices < 0, 0, offsets[indices + 1] - starts)
+    positions, lengths = _positions(offsets, indices)
     is_token = np.arange(length) < lengths.sum(axis=1)[:, None]
-    # Positions in the flat tokens, in the order in which they fill the rows.
-    starts, lengths = starts.ravel(), lengths.ravel()
-    ends = np.cumsum(lengths)
-    positions = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
     matrix = np.full(is_token.shape, pad_id, np.int32)
     matrix[is_token] = tokens[positions]
     return matrix
+
+
+def _positions(offsets, indices):
+    """Return where the numbers of pairs are in a flat file, and how many each has.
+
+    The first are int64 `[numbers]`, in the order in which they fill rows; the second
+    has the shape of `indices`, with 0 for a negative index.
+    """
+    starts = offsets[indices]
+    lengths = np.where(indices < 0, 0, offsets[indices + 1] - starts)
+    starts, sizes = starts.ravel(), lengths.ravel()
+    ends = np.cumsum(sizes)
+    positions = np.repeat(starts - (ends - sizes), sizes) + np.arange(sizes.sum())
+    return positions, lengths

@@ -29,6 +29,8 @@ class SplitMetadata:
     target_tokens: int
     source_words: int
     target_words: int
+    # Encoded pairs with an alignment of their words.
+    aligned_pairs: int = 0
 
     def __add__(self, other: SplitMetadata) -> SplitMetadata:
         """Add the counts of two corpora."""

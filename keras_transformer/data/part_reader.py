@@ -14,8 +14,9 @@ import numpy as np
 import tqdm
 
 from keras_transformer import config, text_files
-from keras_transformer.data import corpus, masking, metadata
+from keras_transformer.data import alignments, corpus, masking, metadata
 from keras_transformer.data.sources import ParallelSource
+from keras_transformer.words import words_of_text
 
 # A sentence with more characters than this per token of `max_length` is dropped without
 # tokenizing it, because it has more than `max_length` tokens in any vocabulary.
@@ -95,6 +96,7 @@ class PartReader:
         self.part = part
         self._random = random
         self._source, self._split = part.source, part.split
+        self._alignments = part.source.alignments(part.split)
         self._filters = part.filters
         self._is_training = part.split == "train"
         self._encoding = config.PairEncoding()
@@ -115,11 +117,19 @@ class PartReader:
         """Pairs that `scan` has not dropped."""
         return int(np.count_nonzero(self._reasons == Drop.KEPT))
 
+    @property
+    def max_aligned_length(self) -> int:
+        """Most tokens of a side of a pair that has an alignment; 0: none has one."""
+        return 0 if self._alignments is None else self._filters.max_length
+
     def scan(self) -> None:
         """Check all pairs and note which are dropped before tokenization."""
         reasons, keys = bytearray(), bytearray()
         compares = self._is_training and self._filters.drop_duplicates
-        for pair in self._progress(self._decoded(), "check"):
+        pairs = self._decoded()
+        if self._alignments is not None:
+            pairs = self._alignments.check(pairs)
+        for pair in self._progress(pairs, "check"):
             reason = self._reason(pair)
             reasons.append(reason)
             if compares and reason == Drop.KEPT:
@@ -166,16 +176,18 @@ class PartReader:
         pairs = self._noted(self._progress(self._decoded(), "encode"))
         if raw:
             pairs = _copied(pairs, raw)
-        chunks = _chunks(itertools.compress(pairs, reasons == Drop.KEPT))
+        links = itertools.repeat(()) if self._alignments is None else self._alignments
+        aligned = zip(pairs, links, strict=False)
+        chunks = _chunks(itertools.compress(aligned, reasons == Drop.KEPT))
         encoders = (tokenizer, tokenizer if target is None else target)
-        counts = np.zeros(4, np.int64)
+        counts = np.zeros(5, np.int64)
         for position, chunk in chunks:
             rows = kept[position : position + len(chunk)]
             reasons[rows] = self._encode_chunk(
                 chunk, self._copies[rows], encoders, writer, counts
             )
             for index in np.flatnonzero(reasons[rows]):
-                self._note(reasons[rows[index]], rows[index], chunk[index])
+                self._note(reasons[rows[index]], rows[index], chunk[index][0])
         self._check_none_too_long(reasons)
         self._check_some_left(reasons)
         return self._metadata(reasons, counts)
@@ -214,7 +226,8 @@ class PartReader:
 
     def _encode_chunk(self, chunk, copies, encoders, writer, counts) -> np.ndarray:
         """Write the good pairs of a chunk, count them, return reasons for the rest."""
-        texts = list(zip(*chunk, strict=True))
+        pairs, links = zip(*chunk, strict=True)
+        texts = list(zip(*pairs, strict=True))
         source, target = encoders
         encode_target = target.encode_target if target is source else target.encode
         tokens = [source.encode(list(texts[0])), encode_target(list(texts[1]))]
@@ -225,34 +238,51 @@ class PartReader:
         good = np.repeat(good, copies[good])
         tokens = [[side[index] for index in good] for side in tokens]
         texts = [[side[index] for index in good] for side in texts]
+        links = [links[index] for index in good]
         # Symbols stand for the words of the source.
         words = texts if target is source else [texts[0], texts[0]]
         num_words = [sum(len(text.split()) for text in side) for side in words]
-        for encoded in self._encodings(source, texts, tokens):
-            writer.append(*encoded)
+        for written, encoded in self._encodings(source, texts, tokens):
+            aligned = []
+            if writer.is_aligned:
+                kept_links = self._written_links(links, texts, written)
+                aligned = alignments.align_tokens(source, kept_links, written, encoded)
+            writer.append(*encoded, aligned)
             num_tokens = [sum(len(ids) + 1 for ids in side) for side in encoded]
-            counts += num_tokens + num_words
+            counts += [*num_tokens, *num_words, sum(len(each) > 0 for each in aligned)]
         return reasons
 
+    def _written_links(self, links, texts, written):
+        """Return links of the words of pairs as they are written.
+
+        Symbols come before the words of the source, and a pair in which placeholders
+        stand for several words has none.
+        """
+        num_symbols = len(words_of_text(self.part.prefix))
+        sizes = [
+            [[len(words_of_text(text)) for text in side] for side in sides]
+            for sides in (texts, written)
+        ]
+        is_same = np.all(np.equal(*sizes), axis=0)
+        return [
+            [(first + num_symbols, second) for first, second in pair] if same else ()
+            for pair, same in zip(links, is_same, strict=True)
+        ]
+
     def _encodings(self, tokenizer, texts, tokens):
-        """Yield the ids of both sides of some pairs, once for each encoding.
+        """Yield texts and ids of both sides of some pairs, once for each encoding.
 
         A pair whose encoding is too long has the usual one, from `tokens`.
         """
         if self._encoding.subword_encodings == 1 and self._masking is None:
-            yield tokens
+            yield texts, tokens
             return
         most = self._filters.max_length
         for _ in range(self._encoding.subword_encodings):
-            drawn = self._drawn(tokenizer, self._masked(texts))
+            masked = self._masked(texts)
+            drawn = self._drawn(tokenizer, masked)
             fits = [max(map(len, pair)) < most for pair in zip(*drawn, strict=True)]
-            yield [
-                [
-                    ids if fit else usual
-                    for ids, usual, fit in zip(*sides, fits, strict=True)
-                ]
-                for sides in zip(drawn, tokens, strict=True)
-            ]
+            yield _where(fits, masked, texts), _where(fits, drawn, tokens)
 
     def _masked(self, texts):
         """Return both sides of some pairs with placeholders."""
@@ -274,16 +304,13 @@ class PartReader:
 
     def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
         num_unreadable = self._source.num_unreadable(self._split)
-        source_tokens, target_tokens, source_words, target_words = counts.tolist()
+        names = ("source_tokens", "target_tokens", "source_words", "target_words")
         return metadata.SplitMetadata(
             pairs_read=len(reasons) + num_unreadable,
             pairs=int(np.sum(self._copies[reasons == Drop.KEPT]))
             * self._encoding.subword_encodings,
             dropped={**_dropped(reasons), "unreadable": num_unreadable},
-            source_tokens=source_tokens,
-            target_tokens=target_tokens,
-            source_words=source_words,
-            target_words=target_words,
+            **dict(zip((*names, "aligned_pairs"), counts.tolist(), strict=True)),
         )
 
     def _decoded(self) -> Iterator[tuple[str, str] | None]:
@@ -378,6 +405,14 @@ class PartReader:
             unit=" pairs",
             disable=None,
         )
+
+
+def _where(fits, new, old):
+    """Choose for each pair between two values of both sides."""
+    return [
+        [first if fit else other for fit, first, other in zip(fits, *side, strict=True)]
+        for side in zip(new, old, strict=True)
+    ]
 
 
 def _dropped(reasons: np.ndarray) -> dict[str, int]:

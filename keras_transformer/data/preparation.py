@@ -23,6 +23,7 @@ from keras_transformer import (
     wording,
 )
 from keras_transformer.data import (
+    alignments,
     corpora,
     corpus,
     metadata,
@@ -210,7 +211,10 @@ def _open(given, each, open_dataset) -> part_reader.Part:
     languages = each.source_language, each.target_language
     if each.dataset is None:
         paths = {each.split: (each.source, each.target)}
-        source = sources.TextFiles(paths, *languages)
+        links = each.alignments and alignments.WordAlignments(
+            each.alignments, each.alignments_reversed
+        )
+        source = sources.TextFiles(paths, *languages, links)
     else:
         try:
             source = open_dataset(each.dataset, *languages)
@@ -328,6 +332,7 @@ def _encode(readers, folder, tokenizer, target) -> list[metadata.SplitMetadata]:
     most_ids = max(tokenizer.vocab_size, 0 if target is None else target.vocab_size)
     by_split = itertools.groupby(readers, lambda reader: reader.part.split)
     for split, of_split in by_split:
+        of_split = list(of_split)
         with contextlib.ExitStack() as stack:
             raw = [
                 stack.enter_context(
@@ -339,7 +344,12 @@ def _encode(readers, folder, tokenizer, target) -> list[metadata.SplitMetadata]:
                 if split != "train"
             ]
             writer = stack.enter_context(
-                corpus.CorpusWriter(folder / split, most_ids, tokenizer.eos_id)
+                corpus.CorpusWriter(
+                    folder / split,
+                    most_ids,
+                    tokenizer.eos_id,
+                    max(each.max_aligned_length for each in of_split) or None,
+                )
             )
             counts += [
                 reader.encode(tokenizer, target, writer, raw) for reader in of_split
@@ -412,6 +422,7 @@ def report(prepared: metadata.DataMetadata) -> str:
             f"{split.pairs:,} encoded{_in_ways(prepared, name)}, "
             f"{what}: {part_reader.listed(split.dropped)}; {split.source_tokens:,} + "
             f"{split.target_tokens:,} tokens, {_tokens_a_word(split, bool(own))}"
+            + (f"; {split.aligned_pairs:,} aligned" if split.aligned_pairs else "")
         )
         lines += [f"  {_described(each)}" for each in prepared.corpora_of(name)]
     if any(sum(split.dropped.values()) for split in prepared.splits.values()):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import text_files
+from keras_transformer.data.alignments import WordAlignments
 from keras_transformer.data.corpora import SPLITS
 
 # Names of the splits in TensorFlow Datasets.
@@ -58,6 +59,10 @@ class ParallelSource(abc.ABC):
         """How often each pair is encoded, int `[pairs]`; None: once."""
         return None
 
+    def alignments(self, split: str) -> WordAlignments | None:
+        """The alignment of the words of each pair; None: not known."""
+        return None
+
     def num_unreadable(self, split: str) -> int:
         """Entries without a pair because they could not be read."""
         return 0
@@ -71,6 +76,7 @@ class TextFiles(ParallelSource):
             `.gz` is read through gzip.
         source_language: Language code of the source.
         target_language: Language code of the target.
+        train_alignments: The alignments of the training pairs; None: there are none.
 
     Raises:
         FileNotFoundError: If a file is absent.
@@ -81,7 +87,9 @@ class TextFiles(ParallelSource):
         paths: Mapping[str, tuple[str | os.PathLike, str | os.PathLike]],
         source_language: str,
         target_language: str,
+        train_alignments: WordAlignments | None = None,
     ):
+        self._train_alignments = train_alignments
         self.source_language = source_language
         self.target_language = target_language
         self.splits = _ordered_splits(paths)
@@ -119,6 +127,9 @@ class TextFiles(ParallelSource):
                 "of one must translate line n of the other, so give files of equal "
                 "length."
             )
+
+    def alignments(self, split: str) -> WordAlignments | None:
+        return self._train_alignments if split == "train" else None
 
     def locate(self, split: str, side: str, index: int) -> str:
         """Name the file and the line, counted from 1."""

@@ -301,7 +301,7 @@ def test_full_disk_names_the_folder_and_leaves_nothing_behind(tmp_path, monkeypa
     def full(self, sentences):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("keras_transformer.data.corpus._SideWriter.append", full)
+    monkeypatch.setattr("keras_transformer.data.corpus._FlatWriter.append", full)
     message = f"No space left on device: '{tmp_path / 'data'}'"
     with pytest.raises(OSError, match=re.escape(message)):
         prepared(tmp_path)

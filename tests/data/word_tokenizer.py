@@ -29,6 +29,9 @@ class WordTokenizer:
             for text in texts
         ]
 
+    def words_of_tokens(self, texts, tokens, is_target=False):
+        return [np.arange(len(ids)) for ids in tokens]
+
     def has_symbol(self, symbol):
         return True
 

@@ -181,6 +181,22 @@ REFUSED = {
         {"placeholder_rate": "0.2"},
         "--placeholder_rate needs placeholders: give --placeholders, such as 32.",
     ),
+    "absent alignments": (
+        {"train_alignments": "no"},
+        "No file no. Check train_alignments.",
+    ),
+    "text as alignments": (
+        {"train_alignments": "good"},
+        "good line 1 must have pairs of numbers such as",
+    ),
+    "alignments of a set": (
+        {
+            "dataset": "phrasebook",
+            "train_alignments": "good",
+            **dict.fromkeys(FILES, ""),
+        },
+        "--train_alignments is for text files, not for --dataset. Give --train_source",
+    ),
     "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
     "unknown set": (
         {"dataset": "phrasebok", **dict.fromkeys(FILES, "")},
