@@ -108,6 +108,11 @@ class ModelConfig:
     suppressed_ids: tuple[int, ...] = dataclasses.field(
         default=(), metadata={"flag": None}
     )
+    # Layer and head of the decoder, from 0, whose attention to the source learns to
+    # align words; None: none does.
+    alignment_head: tuple[int, int] | None = dataclasses.field(
+        default=None, metadata={"flag": None}
+    )
     # The position of a sentence's first token.
     first_position: int = 0
     # Rows of the learned position table; sinusoids have no limit.
@@ -153,10 +158,28 @@ class ModelConfig:
                 f"`value_dim`). Received: num_heads={self.num_heads}, "
                 f"d_model={self.d_model}."
             )
+        if self.alignment_head is not None:
+            self._check_alignment_head()
         if self.d_model % 2 and self.position_encoding == "sinusoidal":
             raise ValueError(
                 "`d_model` must be even: sinusoidal positions come in pairs of sine "
                 f"and cosine (§3.5). Received: d_model={self.d_model}."
+            )
+
+    def _check_alignment_head(self):
+        # JSON has lists only.
+        object.__setattr__(self, "alignment_head", tuple(self.alignment_head))
+        limits = (self.decoder_depth, self.num_heads)
+        for number in self.alignment_head:
+            check_integer("alignment_head", number)
+        if len(self.alignment_head) != 2 or not all(
+            0 <= number < limit
+            for number, limit in zip(self.alignment_head, limits, strict=True)
+        ):
+            raise ValueError(
+                f"`alignment_head` must be one of {limits[0]} layers and one of "
+                f"{limits[1]} heads, counted from 0. Received: "
+                f"alignment_head={self.alignment_head}."
             )
 
     def _check_vocabulary(self):
@@ -265,8 +288,10 @@ class TrainingConfig:
     # dropout masks, and the two predictions are drawn together; 0: off, as in the
     # paper. A step takes twice as long.
     r_drop: float = 0.0
-    # Parsing: weight of a loss that makes a head of each decoder layer look at the next
-    # word; 0: none, as in the paper.
+    # Weight of a loss on attention to the source; 0: none, as in the paper. Parsing: a
+    # head of each decoder layer looks at the next word. Translation: a head of the
+    # second-to-last layer looks at the words that --train_alignments of
+    # bin/prepare_data.py aligns with the next one; 0.05 is usual.
     guided_alignment: float = 0.0
     # Parts of the model that are not trained, separated by commas: embeddings, encoder,
     # decoder.
@@ -303,8 +328,8 @@ class TrainingConfig:
             check_weight(name, getattr(self, name))
         if self.pack and self.guided_alignment:
             raise ValueError(
-                "`pack` must be False with `guided_alignment`, which counts the words "
-                "of a row from its beginning. Received: pack=True, "
+                "`pack` must be False with `guided_alignment`, which aligns the words "
+                "of one pair per row. Received: pack=True, "
                 f"guided_alignment={self.guided_alignment}. Leave out one of the two."
             )
         if self.tokens_per_batch < self.max_length:

@@ -104,6 +104,17 @@ def test_no_extra_output_tokens_are_allowed_but_no_fewer():
         config.DecodingConfig(extra_decode_length=-1)
 
 
+def test_a_head_that_aligns_is_one_of_the_decoder():
+    model = config.ModelConfig(num_layers=3, num_heads=2, alignment_head=[2, 1])
+    assert model.alignment_head == (2, 1)
+    for wrong in ((3, 0), (0, 2), (0, -1), (0,)):
+        with refuses(
+            "`alignment_head` must be one of 3 layers and one of 2 heads, counted from "
+            f"0. Received: alignment_head={wrong}."
+        ):
+            config.ModelConfig(num_layers=3, num_heads=2, alignment_head=wrong)
+
+
 @pytest.mark.parametrize("value", [6.0, "6", True])
 def test_sizes_that_are_no_integers_are_refused(value):
     message = f"`num_layers` must be an integer. Received: num_layers={value!r}."

@@ -45,14 +45,17 @@ def training_dataset(
     Returns:
         Endless (source_tokens, target_tokens), int32 `[rows, source_length]` and
         `[rows, target_length]`, EOS at the end of every sentence, then padding. A row
-        of a packed plan has several sentences, the same number on both sides.
+        of a packed plan has several sentences, the same number on both sides. If the
+        corpus is open with alignments, a third part, bool
+        `[rows, target_length, source_length]`; see `EncodedCorpus.rows`.
 
     Raises:
         ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
     """
     config.check_at_least("first_step", first_step, 0)
     fetch, parts = _fetching(corpus, plan.batch, rows_multiple, replicas, num_replicas)
-    return _dataset(fetch, parts * first_step, np.iinfo(np.int64).max)
+    first = parts * first_step
+    return _dataset(fetch, first, np.iinfo(np.int64).max, corpus.is_aligned)
 
 
 def evaluation_dataset(
@@ -89,7 +92,12 @@ def evaluation_dataset(
 
 
 def padding_dataset(
-    rows: int, source_length: int, target_length: int, pad_id: int, count: int = 1
+    rows: int,
+    source_length: int,
+    target_length: int,
+    pad_id: int,
+    count: int = 1,
+    is_aligned: bool = False,
 ) -> tf.data.Dataset:
     """Return batches of padding, of the same type as in `training_dataset`.
 
@@ -99,12 +107,15 @@ def padding_dataset(
         target_length: Tokens of a target row.
         pad_id: Id of padding.
         count: Number of batches.
+        is_aligned: Whether batches have alignments.
     """
-    tokens = tuple(
+    batch = [
         np.full((rows, length), pad_id, np.int32)
         for length in (source_length, target_length)
-    )
-    return _dataset(lambda number: tokens, 0, count)
+    ]
+    if is_aligned:
+        batch.append(np.zeros((rows, target_length, source_length), bool))
+    return _dataset(lambda number: batch, 0, count, is_aligned)
 
 
 def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
@@ -133,10 +144,16 @@ def _fetching(corpus, batch_of, rows_multiple, replicas, num_replicas):
     return fetch, parts
 
 
-def _dataset(fetch, first, end) -> tf.data.Dataset:
+def _dataset(fetch, first, end, is_aligned=False) -> tf.data.Dataset:
+    parts = [(tf.int32, 2), (tf.int32, 2), (tf.bool, 3)][: 3 if is_aligned else 2]
+
     def read(step):
-        tokens = tf.numpy_function(fetch, [step], [tf.int32, tf.int32], stateful=False)
-        return tuple(tf.ensure_shape(side, [None, None]) for side in tokens)
+        types = [dtype for dtype, _ in parts]
+        batch = tf.numpy_function(fetch, [step], types, stateful=False)
+        return tuple(
+            tf.ensure_shape(part, [None] * rank)
+            for part, (_, rank) in zip(batch, parts, strict=True)
+        )
 
     dataset = tf.data.Dataset.range(first, end).map(
         read, num_parallel_calls=_PARALLEL_READS, deterministic=True

@@ -75,8 +75,10 @@ class TokenTrainer(keras.Model):
                 computed one after another to save memory. The sum of their gradients is
                 applied in a single update, so the result is the same.
             seed: Seed of the dropout masks, with step, replica and microbatch.
-            guide: A `GuidedAlignment`. Its losses are added to the objective, but not
-                to the reported `loss`, and it is not saved with the model.
+            guide: A `NextWordGuide` or an `AlignmentGuide`. Its losses are added to the
+                objective, but not to the reported `loss`, and it is not saved with the
+                model. For the second, batches given to `fit` have a third part, the
+                alignment.
             is_packed: Whether the rows given to `fit` hold several pairs each: equal
                 numbers of sources and targets in the same order, separated by EOS.
                 `evaluate` takes one pair per row.
@@ -91,7 +93,7 @@ class TokenTrainer(keras.Model):
         check_at_least("accumulate_steps", accumulate_steps, 1)
         if is_packed and guide is not None:
             raise ValueError(
-                "`guide` counts the words of a row from its beginning, so `is_packed` "
+                "`guide` aligns the words of one pair per row, so `is_packed` "
                 "must be False. Received: is_packed=True and a guide."
             )
         for name in ("metrics", "weighted_metrics", "loss_weights"):
@@ -111,6 +113,7 @@ class TokenTrainer(keras.Model):
         self.is_packed = is_packed
         self.r_drop = getattr(loss, "r_drop", 0.0)
         self._guide = guide
+        self.takes_alignment = getattr(guide, "takes_alignment", False)
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
@@ -123,18 +126,20 @@ class TokenTrainer(keras.Model):
         """The four means over tokens that `fit` and `evaluate` report."""
         return self._means if self.compiled else []
 
-    def train_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    def train_step(self, data: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """Train on one batch of one replica.
 
         Args:
-            data: `(source_tokens, target_tokens)`, int32 `[batch, length]` each.
+            data: `(source_tokens, target_tokens)`, int32 `[batch, length]` each; for an
+                `AlignmentGuide` also which tokens are aligned, bool
+                `[batch, target_length, source_length]`.
 
         Returns:
             The metrics so far, float32 scalars, and `skipped`.
         """
-        source, target = _pair(data)
-        tokens = _sum_over_replicas(self._count_tokens(target))
-        gradients, sums, size = self._batch_gradients(source, target, tokens)
+        batch = (*_pair(data[:2]), data[2]) if self.takes_alignment else _pair(data)
+        tokens = _sum_over_replicas(self._count_tokens(batch[1]))
+        gradients, sums, size = self._batch_gradients(batch, tokens)
         gradients = self._clip(gradients)
         sums, size = _sum_over_replicas((sums, size))
         is_finite = ops.isfinite(sums[0] + size)
@@ -197,34 +202,32 @@ class TokenTrainer(keras.Model):
         Keras 3.15 would build the model by a call on a batch without its targets.
         """
 
-    def batch_gradients(self, source: Tensor, target: Tensor) -> tuple[Any, Any, Any]:
+    def batch_gradients(self, *batch: Tensor) -> tuple[Any, Any, Any]:
         """Return the gradients of one batch, outside of `fit`.
 
         Args:
-            source: int32 `[batch, length]`.
-            target: int32 `[batch, length]`.
+            *batch: Same as `data` in `train_step`.
 
         Returns:
             The gradients of the trainable variables; the sums over tokens of loss,
             negative log-likelihood and correct predictions; and a number that is finite
             if and only if all gradients are.
         """
-        scale = 1.0 / ops.maximum(self._count_tokens(target), 1.0)
-        return self._microbatch_gradients(source, target, 0, scale)
+        scale = 1.0 / ops.maximum(self._count_tokens(batch[1]), 1.0)
+        return self._microbatch_gradients(batch, 0, scale)
 
-    def _batch_gradients(self, source, target, tokens):
+    def _batch_gradients(self, batch, tokens):
         """Sum the results of `_microbatch_gradients` over the batch."""
         scale = 1.0 / ops.maximum(tokens, 1.0)
         first = self._first_counter()
         count = self.accumulate_steps
         if count == 1:
-            return self._gradients(source, target, first, scale)
-        sources, targets = (
-            _split(side, count, self.config.pad_id) for side in (source, target)
-        )
+            return self._gradients(batch, first, scale)
+        parts = [_split(part, count, self.config.pad_id) for part in batch]
 
         def add_microbatch(n, *totals):
-            more = self._gradients(sources[n], targets[n], first + n, scale)
+            microbatch = tuple(part[n] for part in parts)
+            more = self._gradients(microbatch, first + n, scale)
             return n + 1, *tf.nest.map_structure(tf.add, totals, more)
 
         gradients = [
@@ -241,14 +244,14 @@ class TokenTrainer(keras.Model):
         )
         return totals
 
-    def _microbatch_gradients(self, source, target, counter, scale):
+    def _microbatch_gradients(self, batch, counter, scale):
         """Forward pass, loss and gradients of one microbatch: the part under XLA.
 
         Returns:
             Same as `batch_gradients`.
         """
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
-            sums, added = self._training_sums(source, target)
+            sums, added = self._training_sums(batch)
             objective = self.optimizer.scale_loss((sums[0] + added) * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients are slices; every strategy can sum dense ones.
@@ -258,22 +261,24 @@ class TokenTrainer(keras.Model):
         size = sum(ops.sum(gradient) for gradient in gradients)
         return gradients, sums, size
 
-    def _training_sums(self, source, target):
+    def _training_sums(self, batch):
         """Return the sums of `_token_sums`, and what is added to the objective."""
-        if not self.r_drop:
-            logits, guidance = self._training_logits(source, target)
-            return self._token_sums(target, logits), guidance
-        source, target = (ops.concatenate([side, side]) for side in (source, target))
-        logits, guidance = self._training_logits(source, target)
+        if self.r_drop:
+            batch = tuple(ops.concatenate([part, part]) for part in batch)
+        target = batch[1]
+        logits, guidance = self._training_logits(batch)
         sums = self._token_sums(target, logits)
+        if not self.r_drop:
+            return sums, guidance
         divergence = self._sum_over_tokens(
             tf.split(target, 2)[0], symmetric_divergence(*tf.split(logits, 2))
         )
         added = guidance / 2.0 + self.r_drop / 2.0 * divergence
         return [total / 2.0 for total in sums], added
 
-    def _training_logits(self, source, target):
+    def _training_logits(self, batch):
         """Return logits and the sum of the guided-alignment losses."""
+        source, target = batch[:2]
         if self.is_packed:
             segments = self.segments(source), self.segments(target)
             inputs = source, self.shift_right(target, segments[1])
@@ -282,7 +287,7 @@ class TokenTrainer(keras.Model):
         if self._guide is None:
             return self(*inputs, training=True), 0.0
         logits, attention = self(*inputs, training=True, return_attention=True)
-        losses = self._guide.token_losses(source, target, attention["cross"])
+        losses = self._guide.token_losses(batch, attention["cross"])
         return logits, self._sum_over_tokens(target, losses)
 
     def _clip(self, gradients):
@@ -441,13 +446,14 @@ def _token_losses(loss, labels, logits):
     return token_loss(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
 
 
-def _split(tokens, count, pad_id):
-    """Split into `[microbatches, rows, length]`; fills the last with padding."""
-    rows, length = ops.shape(tokens)
+def _split(part, count, pad_id):
+    """Split into `[microbatches, rows, ...]`; fills the last with padding."""
+    rows, *lengths = ops.shape(part)
     size = -(-rows // count)
-    missing = [[0, count * size - rows], [0, 0]]
-    tokens = tf.pad(tokens, missing, constant_values=pad_id)
-    return tf.reshape(tokens, [count, size, length])
+    missing = [[0, count * size - rows]] + [[0, 0]] * len(lengths)
+    fill = False if part.dtype == tf.bool else pad_id
+    part = tf.pad(part, missing, constant_values=fill)
+    return tf.reshape(part, [count, size, *lengths])
 
 
 def _sum_over_replicas(values):

@@ -103,14 +103,15 @@ def set_learning_rate_factor(optimizer: keras.optimizers.Optimizer, factor: floa
     inner._learning_rate.factor.assign(factor)
 
 
-def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
+def diagnose(model: Any, *batch: np.ndarray) -> str:
     """Say which weights or gradients of a batch are not finite, and what may help.
 
     Args:
         model: The model after the skipped steps.
-        source: int32 `[rows, source_length]`.
-        target: int32 `[rows, target_length]`.
+        *batch: Source, int32 `[rows, source_length]`, target, int32
+            `[rows, target_length]`, and what else its train step takes.
     """
+    source, target = batch[:2]
     bad_weights = [
         weight.path
         for weight in model.weights
@@ -119,8 +120,8 @@ def diagnose(model: Any, source: np.ndarray, target: np.ndarray) -> str:
     rows = max(_TOKENS_AT_ONCE // max(source.shape[1], target.shape[1]), 1)
     loss, bad = 0.0, set()
     for start in range(0, len(source), rows):
-        part = (tf.constant(side[start : start + rows]) for side in (source, target))
-        gradients, sums, _ = model.batch_gradients(*part)
+        some = (tf.constant(part[start : start + rows]) for part in batch)
+        gradients, sums, _ = model.batch_gradients(*some)
         loss += float(sums[0])
         bad |= {
             number

@@ -1,7 +1,9 @@
-"""Guided alignment: a loss that teaches a parser's attention where to look.
+"""Guided alignment: a loss that teaches attention where to look.
 
 "Guided Alignment Training for Topic-Aware Neural Machine Translation" (Chen et al.
 2016) adds to the loss a distance between attention and a known alignment of the words.
+In translation the alignment comes with the corpus, from a program that aligns words;
+afterwards the attention of one head aligns the words of translations.
 In parsing the alignment is exact: at each step the next word of the sentence is known.
 Without this loss the decoder must learn to count symbols, for which thousands of trees
 are not enough.
@@ -28,8 +30,48 @@ Tensor = Any
 _SMALLEST = 1e-6
 
 
-class GuidedAlignment:
-    """A loss on attention that does not look at the next word.
+class AlignmentGuide:
+    """A loss on the attention of one head that does not look at aligned tokens.
+
+    "Jointly Learning to Align and Translate with Transformer Models" (Garg et al.
+    2019): the cross-entropy between equal weights on the source tokens that are aligned
+    with a target token, and the attention that predicts this token. Target tokens
+    without alignment have no loss.
+
+    Args:
+        weight: Factor on this loss, above 0; the loss of the tokens has factor 1.
+        head: Layer of the decoder and its head, from 0.
+    """
+
+    takes_alignment = True
+
+    def __init__(self, weight: float, head: tuple[int, int]):
+        self.weight = weight
+        self.head = head
+
+    def token_losses(
+        self, batch: tuple[Tensor, Tensor, Tensor], cross_weights: Sequence[Tensor]
+    ) -> Tensor:
+        """Return the loss of each target token.
+
+        Args:
+            batch: Source, target, and which source tokens each target token is aligned
+                with, bool `[batch, target_length, source_length]`.
+            cross_weights: As in `NextWordGuide.token_losses`.
+
+        Returns:
+            float32 `[batch, target_length]` in nats.
+        """
+        layer, head = self.head
+        weights = tf.cast(cross_weights[layer][:, head], tf.float32)
+        aligned = tf.cast(batch[2], tf.float32)
+        missed = -tf.reduce_sum(aligned * tf.math.log(weights + _SMALLEST), axis=-1)
+        number = tf.reduce_sum(aligned, axis=-1)
+        return self.weight * tf.math.divide_no_nan(missed, number)
+
+
+class NextWordGuide:
+    """A loss on a parser's attention that does not look at the next word.
 
     The first head of each decoder layer's encoder-decoder attention should look at the
     tokens of the next word, and at EOS after the last word. The loss is the negative
@@ -88,20 +130,20 @@ class GuidedAlignment:
             )
 
     def token_losses(
-        self, source: Tensor, target: Tensor, cross_weights: Sequence[Tensor]
+        self, batch: tuple[Tensor, Tensor], cross_weights: Sequence[Tensor]
     ) -> Tensor:
         """Return the loss of each symbol, the mean over the layers.
 
         Args:
-            source: int32 `[batch, source_length]`, EOS at the end, then padding.
-            target: int32 `[batch, target_length]`, the symbols to predict.
+            batch: Source, int32 `[batch, source_length]`, EOS at the end, then padding;
+                and target, int32 `[batch, target_length]`, the symbols to predict.
             cross_weights: Attention weights of each layer, float
                 `[batch, heads, target_length, source_length]`.
 
         Returns:
             float32 `[batch, target_length]` in nats, padding included.
         """
-        aligned = self.alignment(source, target)
+        aligned = self.alignment(*batch)
         losses = []
         for weights in cross_weights:
             first = tf.cast(weights[:, 0], tf.float32)

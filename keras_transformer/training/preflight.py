@@ -182,6 +182,7 @@ def train_on_padding(
             target_length,
             model.config.pad_id,
             parts,
+            model.takes_alignment,
         )
 
     # Scalars such as the step counter change; all other state stays zero because the

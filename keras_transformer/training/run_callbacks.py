@@ -212,6 +212,6 @@ def batch_cost(run: Run, step: int) -> callbacks.BatchCost:
 
 
 def planned_batch(run: Run, step: int) -> Any:
-    """Return (source_tokens, target_tokens) of the batch of a step, from 0."""
+    """Return what the train step takes, of the batch of a step, from 0."""
     batch = run.plan.batch(step)
     return run.corpus.rows(batch.rows, batch.source_length, batch.target_length)

@@ -8,6 +8,7 @@ from typing import Any
 from keras_transformer import data, tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.parsing import symbols
+from keras_transformer.presets import Preset
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 
@@ -62,6 +63,27 @@ def check_can_pack(model: ModelConfig) -> None:
             "pairs that share a row. Received: pack=True, "
             f"attention_window={model.attention_window}. Leave out one of the two."
         )
+
+
+def alignment_head(
+    preset: Preset, metadata: data.DataMetadata
+) -> tuple[int, int] | None:
+    """Return layer and head whose attention aligns words, or will in a guided run.
+
+    By default the first head of the second-to-last layer, as in Garg et al. 2019.
+    ValueError if there is no alignment to guide it by.
+    """
+    weight, known = preset.training.guided_alignment, preset.model.alignment_head
+    if not weight or metadata.task != "translation":
+        return known
+    if not metadata.splits["train"].aligned_pairs:
+        raise ValueError(
+            "`guided_alignment` needs a corpus whose words are aligned, and no "
+            f"training pair has an alignment. Received: guided_alignment={weight}. "
+            "Prepare the corpus with --train_alignments, or leave out "
+            "--guided_alignment."
+        )
+    return known or (max(0, preset.model.decoder_depth - 2), 0)
 
 
 def check_positions(data_dir: str, config: RunConfig) -> None:

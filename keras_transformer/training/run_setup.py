@@ -26,7 +26,7 @@ from keras_transformer.training import (
     signals,
     workers,
 )
-from keras_transformer.training.guided_alignment import GuidedAlignment
+from keras_transformer.training.guided_alignment import AlignmentGuide, NextWordGuide
 from keras_transformer.training.heartbeat import Heartbeat
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from keras_transformer.training.run_options import RunOptions
@@ -81,7 +81,7 @@ def resolve(
     Raises:
         ValueError: If a choice is unknown, the embeddings are shared although the sides
             have separate vocabularies, the model to start from has another vocabulary,
-            or it cannot be trained packed.
+            it cannot be trained packed, or the corpus has no alignments to guide it.
     """
     check_choice("precision", precision, PRECISIONS)
     if preset.training.pack:
@@ -107,6 +107,7 @@ def resolve(
         pad_id=metadata.pad_id,
         bos_id=metadata.bos_id,
         eos_id=metadata.eos_id,
+        alignment_head=run_checks.alignment_head(preset, metadata),
     )
     return RunConfig(
         preset=preset.name,
@@ -198,7 +199,7 @@ def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
     with process.strategy.scope():
         model = build(config, context.options, process.num_replicas, guide)
     corpus, plan = plan_batches(context.data_dir, config)
-    if guide:
+    if isinstance(guide, NextWordGuide):
         guide.check([corpus[row] for row in range(min(len(corpus), _CHECKED_PAIRS))])
     run = Run(
         **vars(context), model=model, tokenizer=tokenizer, corpus=corpus, plan=plan
@@ -246,27 +247,24 @@ def try_and_load(run: Run) -> ResumePoint:
 
 def make_guide(
     config: RunConfig, tokenizer: Any, labels: symbols.SymbolVocabulary | None
-) -> GuidedAlignment | None:
+) -> AlignmentGuide | NextWordGuide | None:
     """Return the loss that guides attention, if the run's configuration has one.
 
-    ValueError if the model translates, or the tokens do not tell where words begin.
+    ValueError if a parser's tokens do not tell where words begin.
     """
     weight = config.training.guided_alignment
     if not weight:
         return None
     if labels is None:
-        raise ValueError(
-            "`guided_alignment` must be 0 in translation, where no alignment of the "
-            f"words is known. Received: guided_alignment={weight}."
-        )
-    return GuidedAlignment(weight, tokenizer, labels)
+        return AlignmentGuide(weight, config.model.alignment_head)
+    return NextWordGuide(weight, tokenizer, labels)
 
 
 def build(
     config: RunConfig,
     options: RunOptions,
     num_replicas: int = 1,
-    guide: GuidedAlignment | None = None,
+    guide: AlignmentGuide | NextWordGuide | None = None,
 ) -> Transformer:
     """Make the model and compile it as the paper trains it, §5.3 and §5.4."""
     model = Transformer(config.model, dtype=config.precision)
@@ -306,7 +304,8 @@ def count_microbatches(
 
 def plan_batches(data_dir: str, config: RunConfig) -> tuple[data.EncodedCorpus, Plan]:
     """Open the training split and plan its batches, whatever devices share them."""
-    corpus = data.EncodedCorpus.open(data_dir, "train")
+    is_aligned = config.training.guided_alignment > 0 and config.labels_hash is None
+    corpus = data.EncodedCorpus.open(data_dir, "train", is_aligned=is_aligned)
     corpus.check_ids(config.model.vocab_size, config.model.output_vocab_size)
     make_plan = corpus.batch_plan
     if config.training.pack:

@@ -195,7 +195,7 @@ def test_dropout_repeats_with_seed_and_step_alone():
     )
     model = make(DROPPING, seed=3)
     gradients = [
-        model._gradients(*map(tf.constant, data), tf.constant(counter), 1.0)[0][0]
+        model._gradients((*map(tf.constant, data),), tf.constant(counter), 1.0)[0][0]
         for counter in (0, 0, 1)
     ]
     np.testing.assert_array_equal(gradients[0], gradients[1])

@@ -13,9 +13,9 @@ from keras_transformer.parsing import symbols
 from keras_transformer.runs import model_dir
 from keras_transformer.training import run as training_run
 from keras_transformer.training import run_setup
-from keras_transformer.training.guided_alignment import GuidedAlignment
+from keras_transformer.training.guided_alignment import NextWordGuide
 from keras_transformer.training.run_options import RunOptions
-from tests import small_corpus, small_treebank
+from tests import small_treebank
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def labels(corpus):
 
 @pytest.fixture
 def guide(tokenizer, labels):
-    return GuidedAlignment(0.5, tokenizer, labels)
+    return NextWordGuide(0.5, tokenizer, labels)
 
 
 def batch_of(corpus, rows):
@@ -77,10 +77,10 @@ def test_the_loss_is_what_the_first_heads_of_all_layers_miss(guide, corpus):
     even = np.full_like(right, 1 / source.shape[1])
     layers = [np.stack([first, even], axis=1) for first in (right, right)]
     real = target != 0
-    losses = guide.token_losses(source, target, layers).numpy()
+    losses = guide.token_losses((source, target), layers).numpy()
     np.testing.assert_allclose(losses[real], 0, atol=1e-5)
     layers[1] = layers[1][:, ::-1]  # the second layer's first head looks everywhere
-    losses = guide.token_losses(source, target, layers).numpy()
+    losses = guide.token_losses((source, target), layers).numpy()
     missed = -np.log(aligned.sum(-1)[real] / source.shape[1])
     np.testing.assert_allclose(losses[real], 0.5 * missed / 2, atol=1e-4)
 
@@ -117,7 +117,7 @@ def build(corpus, tokenizer, labels, weight):
 def test_training_turns_attention_to_the_next_word(corpus, tokenizer, labels):
     """The loss that is reported is without it; a saved model does without."""
     # Set before: a seed drops what a tokenizer holds in the graph.
-    guide = GuidedAlignment(1.0, tokenizer, labels)
+    guide = NextWordGuide(1.0, tokenizer, labels)
     source, target = batch_of(corpus, 40)
     missed, reported = {}, {}
     for weight in (0.0, 3.0):
@@ -127,7 +127,7 @@ def test_training_turns_attention_to_the_next_word(corpus, tokenizer, labels):
         reported[weight] = history["loss"][0]
         model.fit(pairs, shuffle=False, verbose=0)
         _, attention = model(source, model.shift_right(target), return_attention=True)
-        losses = guide.token_losses(source, target, attention["cross"]).numpy()
+        losses = guide.token_losses((source, target), attention["cross"]).numpy()
         missed[weight] = losses[target != 0].mean()
     assert reported[3.0] == pytest.approx(reported[0.0], rel=1e-5)
     assert missed[3.0] < missed[0.0] - 0.5
@@ -152,17 +152,10 @@ def test_a_run_that_is_guided_can_be_loaded(corpus, tmp_path):
     assert loaded.config == place.load_model().config
 
 
-def test_only_words_that_tokens_tell_can_guide(tokenizer, labels, tmp_path):
+def test_only_words_that_tokens_tell_can_guide(labels):
     pieces = tokenization.train_wordpiece(["the fox", "a dog"] * 9, vocab_size=60)
     with pytest.raises(ValueError, match="tell where words begin.*wordpiece"):
-        GuidedAlignment(0.5, pieces, labels)
-    corpus = small_corpus.write_corpus(tmp_path, "data", 285)
-    preset = presets.get("tiny")
-    training = dataclasses.replace(preset.training, guided_alignment=0.5)
-    preset = dataclasses.replace(preset, training=training)
-    config = run_setup.resolve(preset, data.read_metadata(corpus))
-    with pytest.raises(ValueError, match="`guided_alignment` must be 0 in translation"):
-        run_setup.make_guide(config, tokenizer, None)
+        NextWordGuide(0.5, pieces, labels)
 
 
 @pytest.mark.parametrize("name", ["guided_alignment", "r_drop"])

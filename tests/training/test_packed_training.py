@@ -185,7 +185,7 @@ def test_xla_takes_packed_rows():
     one_layer = {"num_layers": 1, "position_encoding": "learned", "num_positions": 7}
     rows = tuple(map(tf.constant, (SOURCE, TARGET)))
     compiled, plain = (
-        make(True, one_layer, jit_compile=jit_compile)._gradients(*rows, 0, 1.0)
+        make(True, one_layer, jit_compile=jit_compile)._gradients(rows, 0, 1.0)
         for jit_compile in (True, False)
     )
     np.testing.assert_allclose(compiled[1], plain[1], rtol=1e-5)
