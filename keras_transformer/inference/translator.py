@@ -171,7 +171,8 @@ class Translator(SequenceGenerator):
             Those of `translate_batch` with the best translation alone;
             "source_pieces", string `[batch, source]`, and "target_pieces", string
             `[batch, target]`, both with "</s>" at the end, then ""; "attention",
-            float32 `[batch, target, source]`: encoder-decoder attention of the
+            float32 `[batch, target, source]`: encoder-decoder attention of the head
+            that learned to align, `alignment_head` of the configuration, or else of the
             penultimate layer (the one that aligns best: Garg et al. 2019), mean over
             heads; "log_probabilities", float32 `[batch, target]`, of each target piece
             without length penalty, 0 for a prefix of the tokenizer's. The last two are
@@ -188,7 +189,11 @@ class Translator(SequenceGenerator):
         most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
         target = target[:, :most]
         output, weights = self.decode(source, target)
-        attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
+        if self.model.config.alignment_head is None:
+            attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
+        else:
+            layer, head = self.model.config.alignment_head
+            attention = weights[layer][:, head]
         is_target = target != self.model.config.pad_id
         log_probs = self.token_log_probs(output, target)
         is_predicted = tf.range(most) >= self.unscored_steps

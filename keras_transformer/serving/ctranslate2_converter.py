@@ -76,12 +76,16 @@ def make_spec(translator: Translator) -> Any:
         "silu": specs.Activation.SWISH,
         "gelu": specs.Activation.GELU,
     }
+    layer, head = config.alignment_head or (-1, 0)
     spec = specs.TransformerSpec.from_config(
         (config.encoder_depth, config.decoder_depth),
         config.num_heads,
         pre_norm=config.norm_placement == "pre",
         activation=activations[config.activation],
         layernorm_embedding=config.normalize_embeddings,
+        # CTranslate2 returns the attention of a layer's first head, by default the
+        # last layer's.
+        alignment_layer=layer if head == 0 else -1,
     )
     spec.decoder.start_from_zero_embedding = config.zero_first_input
     positions = positions_of(translator)

@@ -1,5 +1,6 @@
 """Text to text, and the SavedModel that does the same."""
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -34,6 +35,27 @@ def parts():
 
 def make(parts, **options):
     return Translator(*parts, extra_decode_length=5, **options)
+
+
+def test_attention_is_that_of_the_head_that_aligns(parts):
+    """The second of the last layer; without one the mean of the first of two layers."""
+    plain, tokenizer = parts
+    aligning = Transformer(dataclasses.replace(plain.config, alignment_head=(1, 1)))
+    aligning.set_weights(plain.get_weights())
+    text = tf.constant(["one two three"])
+    translator = make(parts)
+    tokens, _ = translator.source_tokens(text)
+    best = translator.search(tokens)
+    target = best.tokens[:, 0, : int(best.lengths[0, 0])]
+    _, weights = translator.decode(tokens, target)
+    for model, expected in (
+        (plain, tf.reduce_mean(weights[0], axis=1)),
+        (aligning, weights[1][:, 1]),
+    ):
+        translator = make((model, tokenizer))
+        found = translator.align_batch(text)["attention"]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(weights[1][:, 1] - tf.reduce_mean(weights[0], axis=1)).max() > 1e-3
 
 
 def test_what_fails_in_any_batch_is_told():

@@ -166,6 +166,29 @@ def test_the_tokenizer_is_saved_with_the_model(tmp_path):
     assert loaded.fingerprint == translator.tokenizer.fingerprint
 
 
+@pytest.mark.parametrize(("head", "read"), [((0, 0), (0, 0)), ((0, 2), (1, 0))])
+def test_attention_is_that_of_the_head_that_aligns(head, read, tmp_path):
+    """CTranslate2 knows only first heads; of others it gives the last layer's first.
+
+    Without the column of EOS.
+    """
+    translator = make_translator(alignment_head=head)
+    ctranslate2_converter.convert(translator, tmp_path / "ct2")
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    pieces = pieces_of(translator, "one two three")
+    (result,) = theirs.translate_batch(
+        [pieces], beam_size=1, max_decoding_length=7, return_attention=True
+    )
+    source = translator.tokenizer.encode_rows(["one two three"])
+    known = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size)).numpy()
+    ids = {piece.decode(): number for number, piece in enumerate(known)}
+    target = np.array([[ids[piece] for piece in result.hypotheses[0]]], np.int32)
+    _, weights = translator.decode(tf.constant(source), tf.constant(target))
+    layer, number = read
+    expected = weights[layer][0, number, :, :-1].numpy()
+    np.testing.assert_allclose(result.attention[0], expected, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,6 +1,7 @@
 """Attention that is shown in translation which words are aligned."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import tensorflow as tf
 
 from keras_transformer import data, presets, tokenization
 from keras_transformer.data import WordAlignments
+from keras_transformer.inference.translator import translate_in_batches
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import divergence, run_setup
 from keras_transformer.training.guided_alignment import AlignmentGuide
 from tests import small_corpus
@@ -169,6 +172,53 @@ def test_a_corpus_without_alignments_cannot_guide(tmp_path):
     ) as error:
         run_setup.resolve(guided_preset(), data.read_metadata(plain))
     assert "\n" not in str(error.value)
+
+
+def trained_on_reversed_words(corpus, folder, weight):
+    """A translator of 2 layers after 300 steps."""
+    config = config_of(
+        corpus,
+        guided_alignment=weight,
+        train_steps=300,
+        tokens_per_batch=400,
+        learning_rate_schedule="constant",
+        learning_rate=3e-3,
+        average_last=1,
+    )
+    model = dataclasses.replace(
+        config.model, num_layers=2, d_model=32, d_ff=32, dropout_rate=0.0
+    )
+    config = dataclasses.replace(config, model=model)
+    rare = {"checkpoint_every_steps": 300, "evaluate_every_steps": 300}
+    train(corpus, folder, config, **rare)
+    return ModelDir(folder).load_translator(beam_size=1)
+
+
+@pytest.mark.long
+def test_a_guided_head_aligns_the_words_of_translations(corpus, tmp_path):
+    """It looks at the aligned tokens, and `align_batch` reads it.
+
+    The words of a translation are those of the source in reverse.
+    """
+    split = data.EncodedCorpus.open(corpus, "train", is_aligned=True)
+    sizes = max(split.source_lengths), max(split.target_lengths)
+    source, target, aligned = split.rows(np.arange(len(split)), *sizes)
+    seen = {}
+    for weight in (0.0, 0.5):
+        translator = trained_on_reversed_words(corpus, tmp_path / str(weight), weight)
+        inputs = translator.model.shift_right(target)
+        _, attention = translator.model(source, inputs, return_attention=True)
+        there = np.sum(attention["cross"][0][:, 0] * aligned, axis=-1)
+        seen[weight] = there[aligned.any(axis=-1)].mean()
+    texts = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
+    found = translate_in_batches(texts, 20, translator.align_batch)
+    is_right = [
+        texts[row].split()[first] == translation.text.split()[second]
+        for row, translation in enumerate(found)
+        for first, second in translation.alignment
+    ]
+    assert seen[0.5] > 0.9 > seen[0.0] + 0.2
+    assert len(is_right) > 2 * len(texts) and np.mean(is_right) > 0.9
 
 
 @pytest.mark.long
