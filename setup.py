@@ -47,8 +47,10 @@ SERVER = [
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 # With Dask, for a cluster of one's own.
 BEAM = ["apache-beam[dask]>=2.77,<3"]
+# Alignments of words.
+ALIGN = ["eflomal>=2,<3"]
 # Cleaning of corpora. OpusFilter 3.3 needs the older interface of py3langid.
-FILTER = ["opusfilter>=3.3,<4", "eflomal>=2,<3", "py3langid<0.4"]
+FILTER = [*ALIGN, "opusfilter>=3.3,<4", "py3langid<0.4"]
 TEST = [
     *SERVING,
     *SERVER,
@@ -81,6 +83,7 @@ EXTRAS_REQUIRE = {
     "server": SERVER,
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
+    "align": ALIGN,
     "filter": FILTER,
     # Users of benchmarks/server_load.py.
     "load": ["locust>=2.47,<3"],

@@ -39,6 +39,7 @@ NOT_RUN = {
     "tests/benchmarks/test_latencies.py",
     r"^opusfilter |data/clean": "needs OpusFilter; "
     "tests/benchmarks/test_noisy_corpus.py",
+    r"^eflomal-align ": "needs eflomal, which a compiler builds",
     r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
     "model; small in tests/pretrained/test_importing.py",
     r"^python export/serve\.py --model_dir=": "another server beside that of the tests",
@@ -267,6 +268,7 @@ PAGES = [
     "docs/how_to/long_runs.md",
     "docs/how_to/several_machines.md",
     "docs/how_to/serving.md",
+    "docs/how_to/alignments.md",
     "docs/how_to/documents.md",
     "docs/how_to/bulk_translation.md",
     "docs/how_to/parsing.md",
@@ -363,6 +365,10 @@ def prepare(folder, page):
                 file.writelines(lines_of(path / f"test.{language}"))
         shutil.copy(path / "test.de", path / "news.de")
         (path / "runs" / "de_en").symlink_to(path / "runs" / "my")
+    elif name == "alignments.md":
+        links = "".join("0-0\n" for _ in lines_of(path / "train.en"))
+        for direction in ("forward", "reverse"):
+            (path / f"{direction}.links").write_text(links, encoding="utf-8")
     elif name == "documents.md":
         lines = lines_of(path / "test.en")[:5]
         text = f"{' '.join(line.strip() for line in lines)}\n\n- {lines[0]}"
