@@ -37,7 +37,7 @@ def main() -> dict:
     import sacrebleu
 
     from keras_transformer import text_files
-    from keras_transformer.hardware import describe
+    from keras_transformer.inference.hardware import describe
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 

@@ -44,7 +44,7 @@ def main() -> dict:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 
-    from keras_transformer.hardware import describe
+    from keras_transformer.inference.hardware import describe
     from keras_transformer.serving import saved_model
 
     limit = saved_model.read_description(_SAVED_MODEL.value)["decoding"][

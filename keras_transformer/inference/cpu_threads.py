@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from keras_transformer import hardware
+from keras_transformer.inference import hardware
 
 # By default the calling thread sleeps during a matrix product and is woken afterwards:
 # 20 us of the 60 to 200 us that a product of few rows takes. With the first setting it

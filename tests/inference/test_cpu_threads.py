@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from keras_transformer import hardware
-from keras_transformer.inference import cpu_threads
+from keras_transformer.inference import cpu_threads, hardware
 from keras_transformer.serving import saved_model as saved_model_lib
 
 NAMES = ("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD", "TF_NUM_INTEROP_THREADS")
