@@ -181,10 +181,10 @@ def test_the_keyboard_is_enough(page):
     assert page.switch_to.active_element.text == "SMALL"
     assert marks(page)["small"] == 0.75
     page.switch_to.active_element.send_keys(Keys.ENTER)
-    assert is_shown(page, "#panel")
+    assert is_shown(page, "#choice")
     assert at(page, "#prefix").get_property("value") == "DOG SMALL"
     page.switch_to.active_element.send_keys(Keys.ESCAPE)
-    assert not is_shown(page, "#panel")
+    assert not is_shown(page, "#choice")
     assert marks(page) == {}
 
 
@@ -194,7 +194,7 @@ def test_another_translation_replaces_the_sentence(page):
     until(lambda: text_of(page, "#alternatives") == "or DOG A")
     at(page, "#alternatives button").click()
     assert text_of(page, "#target").split() == ["or", "DOG", "A", "HOME", "RUNS"]
-    assert not is_shown(page, "#panel")
+    assert not is_shown(page, "#choice")
 
 
 def test_a_translation_goes_on_from_a_prefix(page):
@@ -209,7 +209,7 @@ def test_a_translation_goes_on_from_a_prefix(page):
 
 
 def protect(page, glossary="", kinds=()):
-    """Open the panel and fill it in."""
+    """Open the glossary and fill it in."""
     if at(page, "#protection").get_property("open") is False:
         at(page, "summary").click()
     for kind in kinds:
@@ -266,7 +266,7 @@ def test_without_placeholders_there_are_no_other_translations_of_what_is_protect
         protect(browser, "dog\n")
         until(lambda: translation(browser) == ["dog", "A"])
         words(browser)[0].click()
-        assert not is_shown(browser, "#panel")
+        assert not is_shown(browser, "#choice")
         for path in ("alternatives", "continuation"):
             body = {"text": "a dog", "prefix": "", "glossary": "dog"}
             answer = requests.post(f"http://{address}/page/{path}", json=body)
@@ -354,7 +354,7 @@ def test_words_of_a_real_model_come_from_what_is_protected(kept_export):
         assert found.count("Der Hund") == found.count("http://a.b/c") == 1
 
 
-def test_the_keyboard_opens_the_panel_and_chooses(browser):
+def test_the_keyboard_opens_the_choice_and_chooses(browser):
     with opened(browser, app_of()):
         at(browser, "#source").send_keys(Keys.TAB)
         assert browser.switch_to.active_element.tag_name == "summary"
@@ -379,7 +379,7 @@ def test_features_that_the_model_lacks_are_hidden(browser):
     with opened(browser, app_of("align", "prefix", "nbest")):
         type_text(browser, "a dog")
         words(browser)[0].click()
-        assert not is_shown(browser, "#panel")
+        assert not is_shown(browser, "#choice")
         assert not is_shown(browser, "#help")
 
 

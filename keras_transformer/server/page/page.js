@@ -159,7 +159,7 @@ async function choose(row, index) {
   for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
   at("target").children[row].querySelectorAll(".word")[index].classList.add("chosen");
   showSource(row, index);
-  at("panel").hidden = false;
+  at("choice").hidden = false;
   at("prefix").value = state.sentences[row].words.slice(0, index + 1).join(" ");
   at("alternatives").replaceChildren();
   if (has("nbest")) await replaceSentence(row, "/page/alternatives", {}, showAlternatives);
@@ -194,7 +194,7 @@ function setSentence(row, translation) {
 
 function close() {
   state.chosen = null;
-  at("panel").hidden = true;
+  at("choice").hidden = true;
   for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
 }
 
