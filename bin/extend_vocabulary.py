@@ -27,7 +27,6 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.config import PairEncoding
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the larger model.")
 _TEXT = flags.DEFINE_list("text", [], "Files of the new text, of both languages.")
@@ -40,7 +39,8 @@ _SYMBOLS = flags.DEFINE_list(
 _PLACEHOLDERS = flags.DEFINE_integer(
     "placeholders",
     0,
-    "Placeholders to add, see bin/prepare_data.py --placeholders.",
+    "Placeholders to have, see bin/prepare_data.py --placeholders; those that the "
+    "vocabulary lacks are added.",
     lower_bound=0,
 )
 _DATA_DIR = flags.DEFINE_string(
@@ -56,9 +56,7 @@ def main() -> dict:
     """Write the larger model and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     num_pieces = _NUM_PIECES.value if _TEXT.value else 0
-    placeholders = PairEncoding(placeholders=_PLACEHOLDERS.value).symbols
-    symbols = [*_SYMBOLS.value, *placeholders]
-    if not _TEXT.value and not symbols:
+    if not (_TEXT.value or _SYMBOLS.value or _PLACEHOLDERS.value):
         raise ValueError(
             "There is nothing to add. Give --text, --symbols or --placeholders."
         )
@@ -74,7 +72,8 @@ def main() -> dict:
         _OUTPUT_DIR.value,
         _TEXT.value,
         num_pieces=num_pieces,
-        symbols=symbols,
+        symbols=_SYMBOLS.value,
+        placeholders=_PLACEHOLDERS.value,
         data_dir=_DATA_DIR.value,
         checkpoint=CHECKPOINT.value,
     )

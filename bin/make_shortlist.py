@@ -32,7 +32,7 @@ _FREQUENT = flags.DEFINE_integer(
     lower_bound=0,
 )
 _TRANSLATIONS = flags.DEFINE_integer(
-    "translations", 50, "Most target pieces for a source piece.", lower_bound=0
+    "translations", 50, "Most target pieces for a source piece.", lower_bound=1
 )
 
 

@@ -21,8 +21,8 @@ class Glossary(Protocol):
     pattern: str
     translation_pattern: str
 
-    def translation(self, term: str) -> str:
-        """Return what the translation has for a term that was found."""
+    def translation(self, found: str) -> str | None:
+        """Return what the translation has for a match; None: it is no term."""
 
 
 class PairMasking:
@@ -90,7 +90,7 @@ class PairMasking:
     def _in_source(self, match: re.Match) -> str:
         """Return what the target has for a match in the source; "": it is no span."""
         if match["term"] is not None:
-            return self._glossary.translation(match[0])
+            return self._glossary.translation(match[0]) or ""
         return match[0] if _may_stay(match[0]) else ""
 
 

@@ -22,16 +22,19 @@ from keras_transformer.config import (
 )
 from keras_transformer.words import words_of_text
 
+# After "www." or the like; with brackets in pairs, without punctuation at its end.
+_ADDRESS = r"(?:\([^\s<>\"()]*\)|[^\s<>\"()])*(?:\([^\s<>\"()]*\)|[^\s<>\".,;:!?'()\]])"
 # What may be protected, by the name of its kind; the first that matches counts.
 _PATTERNS = {
     "tags": r"</?[A-Za-z][^<>\s]*(?:\s[^<>]*)?>",
-    "urls": r"(?:https?|ftp)://[^\s<>\"]*[^\s<>\".,;:!?')\]]"
-    r"|www\.[^\s<>\"]*[^\s<>\".,;:!?')\]]"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    "urls": rf"(?i:https?|ftp)://{_ADDRESS}|(?<!\w)(?i:www\.){_ADDRESS}"
+    # The lookbehind also saves time in long runs of letters.
+    r"|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "terms": "",
-    "numbers": r"(?<![\w.,])[-+]?\d+(?:[.,:/]\d+)*%?(?!\w)",
+    "numbers": r"(?<![\w.,])[-+]?\d+(?:[.,:/\u2013-]\d+)*%?(?!\w)",
 }
 KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
+_TAG = re.compile(_PATTERNS["tags"])
 _TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
 CASES = ("any", "exact")
@@ -59,24 +62,27 @@ class Glossary:
             term.source.casefold(): term for term in terms if not term.is_exact
         }
         each = [
-            re.escape(term.source)
+            _with_any_spaces(term.source)
             if term.is_exact
-            else f"(?i:{re.escape(term.source)})"
+            else f"(?i:{_with_any_spaces(term.source)})"
             for term in sorted(terms, key=lambda term: -len(term.source))
         ]
         # A regular expression of all terms.
         self.pattern = _whole_words(each)
         # The same of the translations, whose letters count.
-        translations = {self.translation(term.source) for term in terms}
+        translations = {term.target or term.source for term in terms}
         self.translation_pattern = _whole_words(
             map(re.escape, sorted(translations, key=len, reverse=True))
         )
 
-    def translation(self, term: str) -> str:
-        """Return what the translation of a text must have for a term found in it."""
+    def translation(self, found: str) -> str | None:
+        """Return what the translation of a text must have for a match in it.
+
+        None: it is no term. For a regular expression "\u0130" is an "i" in any case.
+        """
+        term = " ".join(found.split())
         entry = self._exact.get(term) or self._any_case.get(term.casefold())
-        # "\u0130" is an "i" in any case for `re`, but not when folded: it stays.
-        return term if entry is None or entry.target is None else entry.target
+        return None if entry is None else entry.target or found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +121,7 @@ class ProtectedText:
                 span without placeholder replaces the words that come from it, unless
                 the translation has it already.
         """
-        symbols = self._symbols("wanted")
+        symbols = self._in_translation(translation)
         if symbols:
             return _replace(symbols, translation)
         words = self.restore_words(translation, alignment)
@@ -131,7 +137,7 @@ class ProtectedText:
         A span with spaces is one item, and a word that it replaces besides is "".
         """
         words = words_of_text(translation)
-        symbols = self._symbols("wanted")
+        symbols = self._in_translation(translation)
         if symbols:
             return [_replace(symbols, word) for word in words]
         for span in self.spans:
@@ -162,6 +168,23 @@ class ProtectedText:
             return left.pop(0) if left else match[0]
 
         return re.sub("|".join(each), symbol, prefix) if each else prefix
+
+    def _in_translation(self, translation: str) -> dict[str, str]:
+        """Return what replaces the placeholders of a translation.
+
+        Tags beyond the pairs of the vocabulary have single placeholders, which the
+        search may put in any order. If fewer tags than in the source would be nested,
+        all come in the order of the source.
+        """
+        wanted = self._symbols("wanted")
+        symbols = [name for name, text in wanted.items() if _TAG.fullmatch(text)]
+        if all(translation.count(symbol) == 1 for symbol in symbols):
+            found = sorted(symbols, key=translation.find)
+            tags = [[wanted[symbol] for symbol in each] for each in (symbols, found)]
+            in_source, in_translation = (len([*_partners(each)]) for each in tags)
+            if in_translation < in_source:
+                wanted |= dict(zip(found, tags[0], strict=True))
+        return wanted
 
     def _symbols(self, value: str) -> dict[str, str]:
         """Return a field of the spans by their placeholders, of those that have one."""
@@ -202,7 +225,7 @@ class Protection:
         placeholders: Collection[str] = (),
     ):
         for kind in kinds:
-            check_choice("kind", kind, KINDS)
+            check_choice("protect", kind, KINDS)
         self.kinds = tuple(kinds)
         self.terms = tuple(terms)
         self.placeholders = frozenset(placeholders)
@@ -234,7 +257,11 @@ class Protection:
 
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
-        found = list(self._pattern.finditer(text))
+        found = [
+            match
+            for match in self._pattern.finditer(text)
+            if self._wanted(match) is not None
+        ]
         symbols = self._symbols(text, found) if self.placeholders else [""] * len(found)
         spans = tuple(
             Span(*match.span(), match[0], self._wanted(match), symbol)
@@ -247,8 +274,8 @@ class Protection:
                 done = span.end
         return ProtectedText("".join(parts) + text[done:], text, spans)
 
-    def _wanted(self, match: re.Match) -> str:
-        """Return what the translation must have for a span."""
+    def _wanted(self, match: re.Match) -> str | None:
+        """Return what the translation must have for a match; None: it is no span."""
         is_term = match.lastgroup == "terms"
         return self._glossary.translation(match[0]) if is_term else match[0]
 
@@ -256,7 +283,11 @@ class Protection:
         """Return a placeholder for each span, "" where there is none left."""
         singles = (symbol for (symbol,) in self._free(text, PLACEHOLDER))
         pairs = self._free(text, OPENING_TAG, CLOSING_TAG)
-        partners = dict(_partners(found))
+        partners = dict(
+            _partners(
+                [match[0] if match.lastgroup == "tags" else "" for match in found]
+            )
+        )
         symbols = {}
         for number in range(len(found)):
             if number in symbols:
@@ -306,14 +337,17 @@ def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
             continue
         columns = [column.strip() for column in line.split("\t")]
         source, target, case = (*columns, "", "")[:3]
-        is_exact = case == "exact"
-        key = (source if is_exact else source.casefold(), is_exact)
-        is_known = case in ("", *CASES) and len(columns) <= 3
-        if not (source and is_known) or key in terms:
+        source, is_exact = " ".join(source.split()), case == "exact"
+        if not source or case not in ("", *CASES) or len(columns) > 3:
             raise ValueError(
-                f"{name} line {number} must have a new source term, its translation, "
-                "and perhaps any or exact, separated by tabs. Received: "
-                f"{line[:100]!r}."
+                f"{name} line {number} must have a source term, its translation, and "
+                f"perhaps any or exact, separated by tabs. Received: {line[:100]!r}."
+            )
+        key = (source if is_exact else source.casefold(), is_exact)
+        if key in terms:
+            raise ValueError(
+                f"{name} line {number} has the term {source[:100]!r} for the second "
+                "time. Each term must occur once."
             )
         terms[key] = Term(source, target or None, is_exact)
     return list(terms.values())
@@ -333,14 +367,26 @@ def _replace(symbols: dict[str, str], text: str) -> str:
     return re.sub(pattern, lambda match: symbols[match[0]], text)
 
 
-def _partners(found: Sequence[re.Match]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of an opening tag and of its closing tag, for those nested."""
+def _with_any_spaces(term: str) -> str:
+    """Return a regular expression of a term, with any spaces between its words."""
+    return r"\s+".join(map(re.escape, term.split()))
+
+
+def _partners(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of opening tags and of their closing tags, in nested pairs.
+
+    Args:
+        tags: Tags in their order; "" for what is none.
+    """
     opened: list[tuple[str, int]] = []
-    for number, match in enumerate(found):
-        if match.lastgroup != "tags" or match[0].endswith("/>"):
+    for number, tag in enumerate(tags):
+        if not tag or tag.endswith("/>"):
             continue
-        name = _TAG_NAME.match(match[0])[1].lower()
-        if not match[0].startswith("</"):
+        name = _TAG_NAME.match(tag)[1].lower()
+        if not tag.startswith("</"):
             opened.append((name, number))
-        elif opened and opened[-1][0] == name:
+        elif any(name == other for other, _ in opened):
+            # Tags that were opened after it, such as <br>, have no closing tag.
+            while opened[-1][0] != name:
+                opened.pop()
             yield opened.pop()[1], number

@@ -100,9 +100,9 @@ def extend(
         )
     if not replaced:
         raise ValueError(
-            "No piece could be added: the text has no pairs of pieces that occur "
-            f"{_LEAST_COUNT} times, and are not side by side in the old text. Give "
-            "more text."
+            "No piece could be added: the vocabulary has the symbols, and the text has "
+            f"no pairs of pieces that occur {_LEAST_COUNT} times, and are not side by "
+            "side in the old text. Give more text or other symbols."
         )
     joined = tuple(map("".join, merges))
     return Extension(

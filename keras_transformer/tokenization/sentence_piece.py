@@ -275,8 +275,8 @@ def _translated(error: RuntimeError, vocab_size: int) -> Exception:
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
         return ValueError(
             f"`vocab_size` must be at least {smallest[1]}: the characters of the text, "
-            f"{_NUM_BYTES} bytes and {_NUM_SPECIAL_IDS} special ids need as many. "
-            f"Received: vocab_size={vocab_size}."
+            f"{_NUM_BYTES} bytes, {_NUM_SPECIAL_IDS} special ids, tags, languages and "
+            f"placeholders need as many. Received: vocab_size={vocab_size}."
         )
     return error
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import text_files
+from keras_transformer.config import PairEncoding
 from keras_transformer.data import EncodedCorpus, read_metadata
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer, weights_by_path
@@ -27,6 +28,7 @@ def extend_vocabulary(
     *,
     num_pieces: int,
     symbols: Sequence[str] = (),
+    placeholders: int = 0,
     data_dir: str | os.PathLike | None = None,
     checkpoint: str | None = None,
 ) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def extend_vocabulary(
         text_paths: Files of the new domain or language, of both sides.
         num_pieces: Same as in `tokenization.extension.extend`.
         symbols: Same as in `tokenization.extension.extend`.
+        placeholders: Placeholders that the vocabulary has afterwards, if it has fewer;
+            with their tags as in `config.PairEncoding.symbols`.
         data_dir: A prepared corpus of the model, whose training text is split as
             before; None: any text may be split otherwise.
         checkpoint: Which weights; see `ModelDir.choose`.
@@ -67,7 +71,7 @@ def extend_vocabulary(
             raise ValueError(
                 f"The corpus in {data_dir} has random encodings, which do not tell how "
                 "its text is split otherwise. Give one that was prepared without "
-                "--subword_encodings, or --resplit."
+                "--subword_encodings, or --resplit instead of --data_dir."
             )
         if corpus.tokenizer_hash != config.tokenizer_hash:
             raise ValueError(
@@ -77,6 +81,8 @@ def extend_vocabulary(
         neighbours = EncodedCorpus.open(data_dir, "train").neighbours()
     lines = [line for path in text_paths for line in text_files.read_lines(path)]
     tokenizer = old.load_tokenizer()
+    kept = PairEncoding(placeholders=placeholders).symbols
+    symbols = [*symbols, *(each for each in kept if each not in tokenizer.placeholders)]
     found = extension.extend(
         tokenizer, lines, num_pieces, symbols=symbols, neighbours=neighbours
     )

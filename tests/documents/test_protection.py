@@ -41,7 +41,16 @@ def wanted(text, **options):
         ("A hot dog, a DOG and dogs; us and US.", ["Wurst", "Köter", "USA"]),
         ("In new york they say hello.", ["new york"]),
         # For `re` an i in any case.
-        ("D\u0130NE at dine.", ["D\u0130NE", "essen"]),
+        ("D\u0130NE at dine.", ["essen"]),
+        (
+            "On 2026-11-24 call +49-170-1234, 3-5 times.",
+            ["2026-11-24", "+49-170-1234", "3-5"],
+        ),
+        (
+            "See HTTP://a.org/Dog_(x), (Www.b.de) or awww.cute.",
+            ["HTTP://a.org/Dog_(x)", "Www.b.de"],
+        ),
+        ("A hot  dog in New\tYork.", ["Wurst", "New\tYork"]),
         ("", []),
     ],
 )
@@ -54,7 +63,7 @@ def test_only_what_is_asked_for_is_protected():
     assert wanted(text, kinds=["urls"], terms=()) == ["www.a.de"]
     assert wanted(text, kinds=(), terms=()) == []
     assert wanted(text, kinds=()) == ["Köter"]
-    with pytest.raises(ValueError, match="`kind` must be .* Did you mean 'urls'"):
+    with pytest.raises(ValueError, match="`protect` must be .* Did you mean 'urls'"):
         protect(text, kinds=["url"])
 
 
@@ -65,6 +74,41 @@ def test_placeholders_stand_for_spans_and_become_them_again():
     )
     translation = found.text.replace("saw", "sah").replace("men", "Leute")
     assert found.restore(translation) == ("<i>A <b>Köter</b></i> sah 12 <u>Leute<br/>.")
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("<b>A man<br>and a dog</b> runs", {"<b>": "</b>"}),
+        ("<i>a<br>b<img src='x'>c</i>", {"<i>": "</i>"}),
+        ("<b><i>x</b></i>", {"<b>": "</b>"}),
+        ("</b>x<b>", {}),
+        ("<b><b>x</b></b>", {"<b>": "</b>"}),
+    ],
+)
+def test_only_tags_that_are_nested_are_a_pair(text, pairs):
+    spans = {span.symbol: span.wanted for span in protect(text).spans}
+    found = {
+        spans[symbol]: spans[symbol.replace("<", "</")]
+        for symbol in spans
+        if symbol.startswith("<pc")
+    }
+    assert found == pairs
+
+
+def test_tags_beyond_the_pairs_of_the_vocabulary_are_nested_too():
+    text = "<a>1</a> <b>2 <i>3 <u>4</u></i></b>"
+    found = protect(text, kinds=["tags"], terms=())
+    assert [span.symbol for span in found.spans] == [
+        *("<pc1>", "</pc1>", "<pc2>", "<ph1>", "<ph2>", "<ph3>", "<ph4>", "</pc2>")
+    ]
+    # In an order that is nested, they stay where they are.
+    assert found.restore("<pc2><ph1><ph2><ph3><ph4></pc2><pc1>x</pc1>") == (
+        "<b><i><u></u></i></b><a>x</a>"
+    )
+    translation = "<ph4><ph3> 4 <pc2>x<ph2></pc2><pc1><ph1></pc1>"
+    assert found.restore(translation) == "<a></a> 4 <b>x<i><u></u></i></b>"
+    assert " ".join(found.restore_words(translation)) == found.restore(translation)
 
 
 def test_placeholders_of_the_text_stay():
@@ -158,12 +202,17 @@ def test_a_glossary_is_read_line_by_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["\tKöter", "a\tb\tc", "a\tb\tany\td", "DOG\tHund", "dog\tHund\tany"]
+    ("line", "message"),
+    [
+        ("\tKöter", "must have a source term, its translation, and perhaps any or ex"),
+        ("a\tb\tc", "must have a source term"),
+        ("a\tb\tany\td", "must have a source term"),
+        ("DOG\tHund", "has the term 'DOG' for the second time. Each term must occur"),
+        ("dog\tHund\tany", "has the term 'dog' for the second time"),
+    ],
 )
-def test_bad_lines_of_a_glossary_are_named(tmp_path, line):
+def test_bad_lines_of_a_glossary_are_named(tmp_path, line, message):
     path = tmp_path / "terms.tsv"
     path.write_text(f"dog\tKöter\n{line}\n")
-    with pytest.raises(
-        ValueError, match="terms.tsv line 2 must have a new source term"
-    ):
+    with pytest.raises(ValueError, match=f"terms.tsv line 2 {message}"):
         protection.read_glossary(path)

@@ -284,13 +284,13 @@ def test_parts_of_a_long_sentence_are_protected():
         (
             {"glossary": "a\tb\n\nA\tc"},
             400,
-            "glossary line 3 must have a new source term, its translation, and perhaps "
+            "glossary line 3 must have a source term, its translation, and perhaps "
             "any or exact, separated by tabs. Received: 'A\\tc'.",
         ),
         (
             {"glossary": [{"source": "a"}, {"source": "b", "case": "no"}]},
             400,
-            "glossary line 2 must have a new source term",
+            "glossary line 2 must have a source term",
         ),
         (
             {"glossary": [{"source": "a"}, "b"]},

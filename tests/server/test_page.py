@@ -305,7 +305,7 @@ def test_a_wrong_glossary_is_told_under_it(browser):
     with opened(browser, app_of(placeholders=PLACEHOLDERS)):
         at(browser, "#source").send_keys("a dog")
         protect(browser, "dog=Köter\nDog=Hund")
-        message = "glossary line 2 must have a new source term, its translation"
+        message = "glossary line 2 must have a source term, its translation"
         until(lambda: text_of(browser, "#glossary-error").startswith(message))
         assert text_of(browser, "#status") == ""
         assert at(browser, "#glossary").get_attribute("aria-invalid") == "true"

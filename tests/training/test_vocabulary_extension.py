@@ -54,6 +54,10 @@ def test_a_trained_model_gets_placeholders(folder, program_of):
     program_of("bin/extend_vocabulary.py")(
         model_dir=folder / "model", output_dir=folder / "placed", placeholders=4
     )
+    summary = program_of("bin/extend_vocabulary.py")(
+        model_dir=folder / "placed", output_dir=folder / "more", placeholders=5
+    )
+    assert summary["symbols"] == 1  # a fifth one, and tags come by fours
     tokenizer = ModelDir(folder / "placed").load_tokenizer()
     assert tuple(tokenizer.placeholders) == PairEncoding(placeholders=4).symbols
     data.prepare(
