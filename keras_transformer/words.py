@@ -31,7 +31,7 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
         int `[len(pieces)]`, -1 for a piece of no word; None if the text is not what the
         pieces spell and has another number of words than of pieces that begin one.
     """
-    words = [word.replace(SPACE, "").encode() for word in words_of_text(text)]
+    words = [_bytes(word) for word in words_of_text(text)]
     letters = [_spelled(piece) for piece in pieces]
     spelled, joined = b"".join(words), b"".join(letters)
     is_beginning = spelled.startswith(joined)  # all of the text, unless it was cut
@@ -53,4 +53,9 @@ def _spelled(piece: str) -> bytes:
     """Return the UTF-8 of a piece, which may be a byte of it such as <0x62>."""
     if byte := _BYTE.fullmatch(piece):
         return bytes([int(byte[1], 16)])
-    return piece.replace(SPACE, "").encode()
+    return _bytes(piece)
+
+
+def _bytes(text: str) -> bytes:
+    """Return the UTF-8 of a text without marks of spaces; surrogates are no error."""
+    return text.replace(SPACE, "").encode("utf-8", "surrogatepass")

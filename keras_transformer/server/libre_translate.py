@@ -42,43 +42,52 @@ _SEGMENT = {"text": segment, "html": web_page.segment}
 # Of a language, the beginning of a text and its end.
 _EXTRA_TOKENS = 4
 _EXAMPLE = {"q": "A dog runs.", "source": "en", "target": "de"}
-_SCHEMA = {
-    "schema": {
+_GLOSSARY_TEXT = {"type": "string", "description": "The text of a glossary file."}
+_GLOSSARY_TERMS = {
+    "type": "array",
+    "items": {
         "type": "object",
-        "required": ["q", "source", "target"],
+        "required": ["source"],
         "properties": {
-            "q": {
-                "oneOf": [
-                    {"type": "string"},
-                    {"type": "array", "items": {"type": "string"}},
-                ]
-            },
             "source": {"type": "string"},
             "target": {"type": "string"},
-            "format": {"type": "string", "enum": ["text", "html"]},
-            "alternatives": {"type": "integer"},
-            "protect": {"type": "array", "items": {"enum": [*KINDS]}},
-            "glossary": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["source"],
-                    "properties": {
-                        "source": {"type": "string"},
-                        "target": {"type": "string"},
-                        "case": {"enum": [*CASES]},
-                    },
-                },
-            },
+            "case": {"enum": [*CASES]},
         },
-        "example": _EXAMPLE,
-    }
+    },
 }
+
+
+def _content(glossary: dict[str, Any]) -> dict[str, Any]:
+    """Describe the body of a request to /translate."""
+    properties = {
+        "q": {
+            "oneOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+            ]
+        },
+        "source": {"type": "string"},
+        "target": {"type": "string"},
+        "format": {"type": "string", "enum": ["text", "html"]},
+        "alternatives": {"type": "integer"},
+        "protect": {"type": "array", "items": {"enum": [*KINDS]}},
+        "glossary": glossary,
+    }
+    return {
+        "schema": {
+            "type": "object",
+            "required": ["q", "source", "target"],
+            "properties": properties,
+            "example": _EXAMPLE,
+        }
+    }
+
+
 _TRANSLATE_BODY = {
     "required": True,
     "content": {
-        "application/json": _SCHEMA,
-        "application/x-www-form-urlencoded": _SCHEMA,
+        "application/json": _content({"oneOf": [_GLOSSARY_TERMS, _GLOSSARY_TEXT]}),
+        "application/x-www-form-urlencoded": _content(_GLOSSARY_TEXT),
     },
 }
 
@@ -324,7 +333,12 @@ async def _read(request: fastapi.Request) -> dict[str, Any]:
     if kind == "application/json" or kind.endswith("+json"):
         given = await read_object(request)
     else:
-        given = {**request.query_params, **await request.form(max_files=1)}
+        fields = [request.query_params, await request.form(max_files=1)]
+        given = {name: value for each in fields for name, value in each.items()}
+        # A list in a form is a field that comes several times.
+        kinds = [kind for each in fields for kind in each.getlist("protect")]
+        if len(kinds) > 1 and all(isinstance(kind, str) for kind in kinds):
+            given["protect"] = ",".join(kinds)
     return {name: given.get(name) for name in _FIELDS}
 
 

@@ -137,7 +137,11 @@ class Page:
     async def continuation(self, request: fastapi.Request) -> fastapi.Response:
         """Return the translation of a sentence that begins with a prefix."""
         protected, given = await self._read_sentence(request)
-        prefix = protected.hide(self._checked(given, "prefix"))
+        prefix = self._checked(given, "prefix")
+        for symbol in self._requests.default.placeholders:
+            if symbol in prefix and symbol not in protected.original:
+                raise HTTPException(400, f"The beginning must not have {symbol}")
+        prefix = protected.hide(prefix)
         (row,) = input_rows([protected.text])
         row["prefix"] = prefix.encode("utf-8", "surrogatepass")
         (answer,) = await self._ask(request, "prefix", [row])

@@ -64,9 +64,13 @@ class ProtectedRequests:
         terms = self._terms(given.get("glossary"))
         if kinds == self.default.kinds and not terms:
             return self.default
-        # In a thread: a thousand terms take a while. Later terms replace earlier ones.
+        own = {term.source.casefold() for term in terms}
+        others = (
+            term for term in self.default.terms if term.source.casefold() not in own
+        )
+        # In a thread: a thousand terms take a while.
         protection = await asyncio.to_thread(
-            Protection, kinds, (*self.default.terms, *terms), self.default.placeholders
+            Protection, kinds, (*others, *terms), self.default.placeholders
         )
         if not (protection.is_empty or self.can_protect):
             raise HTTPException(
@@ -93,7 +97,7 @@ class ProtectedRequests:
         if given is None:
             return []
         if isinstance(given, str):
-            lines = given.split("\n")
+            lines = given.removeprefix("\ufeff").split("\n")
         elif isinstance(given, list):
             lines = [*_lines(given)]
         else:
@@ -110,7 +114,8 @@ class ProtectedRequests:
             if len(line) > _LONGEST_LINE:
                 raise HTTPException(
                     413,
-                    f"glossary line {number} may have {_LONGEST_LINE} characters. "
+                    f"glossary line {number} may have {_LONGEST_LINE} characters, "
+                    "source and target together. "
                     f"Received: {len(line):,}.",
                 )
         try:

@@ -30,7 +30,7 @@ def make_page_model(*leave_out, placeholders=()):
 
 
 def _words(text):
-    return _upper(text.decode()).split()[::-1]
+    return _upper(text.decode("utf-8", "replace")).split()[::-1]
 
 
 def _upper(text):
@@ -62,7 +62,7 @@ def _align(inputs):
     width = 2 * max(len(text.split()) for text in inputs["text"]) + 1
     attention = np.zeros([len(inputs["text"]), width, width], np.float32)
     for row, text in enumerate(inputs["text"]):
-        words = text.decode().split()
+        words = text.decode("utf-8", "replace").split()
         for index in range(len(words)):
             for target in (2 * index, 2 * index + 1):
                 attention[row, target, 2 * (len(words) - 1 - index)] += 0.75
@@ -91,7 +91,7 @@ def _nbest(inputs):
 
 def _prefix(inputs):
     texts = [
-        prefix + b" " + _upper(text.decode()).encode()
+        prefix + b" " + _upper(text.decode("utf-8", "replace")).encode()
         for prefix, text in zip(inputs["prefix"], inputs["text"], strict=True)
     ]
     return {

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -238,6 +239,47 @@ def test_forms_have_kinds_in_a_string_and_the_text_of_a_glossary():
     assert answer == {"translatedText": "5 YORK NEW Köter"}
 
 
+def test_forms_may_have_a_field_for_each_kind():
+    fields = [*ASK.items(), ("q", "5 www.a.de <b>"), ("protect", "urls")]
+    for more, expected in (
+        ([], "<B> www.a.de 5"),
+        ([("protect", "tags")], "<b> www.a.de 5"),
+    ):
+        body = urllib.parse.urlencode([*fields, *more])
+        with protecting(placeholders=PLACEHOLDERS) as client:
+            answer = client.post(
+                "/translate",
+                content=body,
+                headers={"content-type": "application/x-www-form-urlencoded"},
+            )
+        assert answer.json() == {"translatedText": expected}
+
+
+def test_a_byte_order_mark_is_no_part_of_a_term():
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        answer = translate(client, q="a dog", glossary="\ufeffdog\tKöter\r\n")
+    assert answer == {"translatedText": "Köter A"}
+
+
+def test_terms_of_a_request_win_over_exact_ones_of_the_server():
+    default = Protection((), [Term("dog", "Hund", is_exact=True)])
+    with protecting(placeholders=PLACEHOLDERS, default=default) as client:
+        assert translate(client, q="dog") == {"translatedText": "Hund"}
+        answer = translate(client, q="dog", glossary=TERMS)
+    assert answer == {"translatedText": "Köter"}
+
+
+@pytest.mark.parametrize("placeholders", [(), PLACEHOLDERS])
+def test_a_lone_surrogate_is_no_failure(placeholders):
+    with protecting(placeholders=placeholders) as client:
+        body = json.dumps({**ASK, "q": "a \ud800 5", "protect": "numbers"})
+        response = client.post(
+            "/translate", content=body, headers={"content-type": "application/json"}
+        )
+    assert response.status_code == 200
+    assert response.json()["translatedText"].startswith("5 ")
+
+
 def test_a_request_replaces_kinds_and_adds_terms_to_those_of_the_server():
     default = Protection(["numbers"], [Term("dog", "Hund"), Term("cat", "Katze")])
     text = "5 www.a.de dog cat"
@@ -284,8 +326,7 @@ def test_parts_of_a_long_sentence_are_protected():
         (
             {"glossary": "a\tb\n\nA\tc"},
             400,
-            "glossary line 3 must have a source term, its translation, and perhaps "
-            "any or exact, separated by tabs. Received: 'A\\tc'.",
+            "glossary line 3 has the term 'A' for the second time. Each term must",
         ),
         (
             {"glossary": [{"source": "a"}, {"source": "b", "case": "no"}]},
@@ -308,7 +349,8 @@ def test_parts_of_a_long_sentence_are_protected():
         (
             {"glossary": f"a\n{'b' * 201}"},
             413,
-            "glossary line 2 may have 200 characters. Received: 201.",
+            "glossary line 2 may have 200 characters, source and target together. "
+            "Received: 201.",
         ),
     ],
 )

@@ -296,7 +296,7 @@ def test_the_program_protects_what_its_flags_say(
     run(saved_model="b", port=0, protect="urls", glossary=tmp_path / "terms")
     assert answers == [{"translatedText": "Köter A"}]
     assert "The model has no placeholders" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="`kind` must be one of"):
+    with pytest.raises(ValueError, match="`protect` must be one of"):
         run(saved_model="b", port=0, protect="ulrs")
 
 

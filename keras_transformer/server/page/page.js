@@ -76,6 +76,7 @@ async function translate() {
     sayOfGlossary("");
     close();
     showTarget();
+    showHelp();
   } catch (error) {
     if (number === state.request) fail(error, translate);
   }
@@ -87,7 +88,8 @@ function fail(error, again) {
   if (!(error instanceof GoneError)) {
     const isOfGlossary = error.message.includes("glossary");
     say(isOfGlossary ? "" : error.message, true);
-    sayOfGlossary(isOfGlossary ? error.message : "");
+    // The server reads a tab where the page takes "=".
+    sayOfGlossary(isOfGlossary ? error.message.replaceAll("\\t", "=") : "");
     return;
   }
   say("The server does not answer. Trying again …", true);
@@ -166,9 +168,11 @@ async function choose(row, index) {
 }
 
 function showAlternatives(answer, row) {
-  const current = state.sentences[row].words.join(" ");
+  const shown = new Set([state.sentences[row].words.join(" ")]);
   for (const translation of answer.translations) {
-    if (wordsOf(translation).join(" ") === current) continue;
+    const text = wordsOf(translation).join(" ");
+    if (shown.has(text)) continue;
+    shown.add(text);
     const button = element("button", { type: "button", textContent: translation }, element("li", {}, at("alternatives")));
     button.addEventListener("click", () => setSentence(row, translation));
   }
@@ -187,9 +191,13 @@ async function replaceSentence(row, path, inputs, use) {
 }
 
 function setSentence(row, translation) {
+  const index = state.chosen?.index ?? 0;
   Object.assign(state.sentences[row], { words: wordsOf(translation), weights: null });
   close();
   showTarget();
+  // The chosen word is made anew; the keyboard goes on from it.
+  const words = at("target").children[row].querySelectorAll(".word");
+  words[Math.min(index, words.length - 1)]?.focus();
 }
 
 function close() {
@@ -198,10 +206,11 @@ function close() {
   for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
 }
 
-// Returns what the browser keeps of an earlier visit, null if nothing.
+// Returns what the browser keeps of an earlier visit, null if nothing or something else.
 function remembered() {
   try {
-    return JSON.parse(localStorage.getItem(STORAGE_KEY));
+    const value = JSON.parse(localStorage.getItem(STORAGE_KEY));
+    return Array.isArray(value?.protect) && typeof value.glossary === "string" ? value : null;
   } catch {
     return null;
   }
@@ -224,6 +233,15 @@ function showProtection() {
   at("protected").textContent = chosen.join(", ") || "nothing";
 }
 
+function showHelp() {
+  const hints = [];
+  if (has("align")) hints.push("Point at a word of the translation to see what it came from.");
+  if (!state.canChange) hints.push("For other translations keep nothing and leave the glossary empty: this model has no placeholders.");
+  else if (has("nbest") || has("prefix")) hints.push("Click it, or press Enter, for other translations.");
+  at("help").textContent = hints.join(" ");
+  at("help").hidden = !hints.length;
+}
+
 async function start() {
   try {
     state.settings = await fetchJson("/page/settings");
@@ -243,11 +261,7 @@ async function start() {
   showProtection();
   at("prefix-form").hidden = !has("prefix");
   at("alternatives-box").hidden = !has("nbest");
-  const hints = [];
-  if (has("align")) hints.push("Point at a word of the translation to see what it came from.");
-  if (has("nbest") || has("prefix")) hints.push("Click it, or press Enter, for other translations.");
-  at("help").textContent = hints.join(" ");
-  at("help").hidden = !hints.length;
+  showHelp();
   say("");
   if (at("source").value) translate();
 }
