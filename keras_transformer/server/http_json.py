@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from keras_transformer.server.server_config import ServerConfig
 
 # Characters of an error, which may show what the client has sent.
 _LONGEST_ERROR = 300
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def json_response(
@@ -52,6 +54,14 @@ async def read_object(request: fastapi.Request) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise HTTPException(400, "The body must be a JSON object")
     return content
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text with U+FFFD, as TensorFlow has it, for each half of a pair.
+
+    JSON may have such halves, which no encoding has.
+    """
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def _finite(number: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastapi
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 
 from keras_transformer.documents import web_page
@@ -25,6 +26,7 @@ from keras_transformer.server.http_json import (
     json_response,
     read_object,
     unless_client_leaves,
+    without_surrogates,
 )
 from keras_transformer.server.protected_requests import (
     FIELDS,
@@ -70,7 +72,12 @@ def _content(glossary: dict[str, Any]) -> dict[str, Any]:
         "target": {"type": "string"},
         "format": {"type": "string", "enum": ["text", "html"]},
         "alternatives": {"type": "integer"},
-        "protect": {"type": "array", "items": {"enum": [*KINDS]}},
+        "protect": {
+            "oneOf": [
+                {"type": "array", "items": {"enum": [*KINDS]}},
+                {"type": "string", "description": f"With commas: {','.join(KINDS)}"},
+            ]
+        },
         "glossary": glossary,
     }
     return {
@@ -144,6 +151,7 @@ class LibreTranslate:
         texts = given["q"] if isinstance(given["q"], list) else [given["q"]]
         if not all(isinstance(text, str) for text in texts):
             raise _invalid("q must be a string or a list of strings")
+        texts = [*map(without_surrogates, texts)]
         check_num_texts(len(texts), self._config)
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
@@ -284,7 +292,7 @@ class LibreTranslate:
 
     def _surely_fits(self, text: str) -> bool:
         """Return whether a text is shorter than the limit with a token per byte."""
-        num_bytes = len(text.encode("utf-8", "surrogatepass"))
+        num_bytes = len(text.encode())
         return self._max_tokens is None or num_bytes + _EXTRA_TOKENS <= self._max_tokens
 
     async def _best(
@@ -333,13 +341,20 @@ async def _read(request: fastapi.Request) -> dict[str, Any]:
     if kind == "application/json" or kind.endswith("+json"):
         given = await read_object(request)
     else:
-        fields = [request.query_params, await request.form(max_files=1)]
-        given = {name: value for each in fields for name, value in each.items()}
-        # A list in a form is a field that comes several times.
-        kinds = [kind for each in fields for kind in each.getlist("protect")]
-        if len(kinds) > 1 and all(isinstance(kind, str) for kind in kinds):
-            given["protect"] = ",".join(kinds)
+        async with request.form(max_files=1) as form:
+            given = {**_values(request.query_params), **_values(form)}
+        if isinstance(given.get("protect"), list):
+            # Each may have commas.
+            given["protect"] = ",".join(map(str, given["protect"]))
     return {name: given.get(name) for name in _FIELDS}
+
+
+def _values(fields: ImmutableMultiDict) -> dict[str, Any]:
+    """Return the fields of a form; what comes several times is a list, as in JSON."""
+    lists = {name: fields.getlist(name) for name in fields}
+    return {
+        name: values if len(values) > 1 else values[0] for name, values in lists.items()
+    }
 
 
 def _invalid(reason: str) -> HTTPException:

@@ -21,6 +21,7 @@ from keras_transformer.server.http_json import (
     json_response,
     read_object,
     unless_client_leaves,
+    without_surrogates,
 )
 from keras_transformer.server.protected_requests import (
     ProtectedRequests,
@@ -138,12 +139,16 @@ class Page:
         """Return the translation of a sentence that begins with a prefix."""
         protected, given = await self._read_sentence(request)
         prefix = self._checked(given, "prefix")
-        for symbol in self._requests.default.placeholders:
-            if symbol in prefix and symbol not in protected.original:
-                raise HTTPException(400, f"The beginning must not have {symbol}")
-        prefix = protected.hide(prefix)
+        # A text or a glossary may have the name of a placeholder, too.
+        expected = protected.restore(protected.text)
+        for symbol in sorted(self._requests.default.placeholders):
+            if prefix.count(symbol) > expected.count(symbol):
+                raise HTTPException(
+                    400,
+                    f"The beginning must not have {symbol}, the name of a placeholder",
+                )
         (row,) = input_rows([protected.text])
-        row["prefix"] = prefix.encode("utf-8", "surrogatepass")
+        row["prefix"] = protected.hide(prefix).encode()
         (answer,) = await self._ask(request, "prefix", [row])
         return json_response({"translation": protected.restore(answer["translation"])})
 
@@ -153,7 +158,7 @@ class Page:
         if not isinstance(value, str):
             raise HTTPException(400, f"{name} must be a string")
         check_length(value, self._config)
-        return value
+        return without_surrogates(value)
 
     async def _read_sentence(
         self, request: fastapi.Request

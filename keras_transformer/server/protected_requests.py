@@ -17,7 +17,7 @@ from keras_transformer.documents.protection import (
     terms_of_lines,
 )
 from keras_transformer.inference.word_alignment import arguments_of, word_alignment
-from keras_transformer.server.http_json import as_lists
+from keras_transformer.server.http_json import as_lists, without_surrogates
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
 
@@ -114,12 +114,11 @@ class ProtectedRequests:
             if len(line) > _LONGEST_LINE:
                 raise HTTPException(
                     413,
-                    f"glossary line {number} may have {_LONGEST_LINE} characters, "
-                    "source and target together. "
+                    f"glossary line {number} may have {_LONGEST_LINE} characters. "
                     f"Received: {len(line):,}.",
                 )
         try:
-            return terms_of_lines(lines, "glossary")
+            return terms_of_lines(map(without_surrogates, lines), "glossary")
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
 
@@ -136,7 +135,7 @@ def _lines(glossary: list) -> Iterator[str]:
                 f"glossary line {number} must be an object with source, and perhaps "
                 f"target and case, as strings. Received: {each!r:.60}",
             )
-        yield "\t".join(columns)
+        yield "\t".join(columns).rstrip("\t")
 
 
 async def protect_all(
@@ -150,7 +149,7 @@ async def protect_all(
 
 def input_rows(texts: Sequence[str]) -> list[dict[str, bytes]]:
     """Return texts as the queue takes them."""
-    return [{"text": text.encode("utf-8", "surrogatepass")} for text in texts]
+    return [{"text": text.encode()} for text in texts]
 
 
 def rows_of(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:

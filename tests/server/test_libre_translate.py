@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import urllib.parse
 
 import numpy as np
 import pytest
@@ -239,20 +238,20 @@ def test_forms_have_kinds_in_a_string_and_the_text_of_a_glossary():
     assert answer == {"translatedText": "5 YORK NEW Köter"}
 
 
-def test_forms_may_have_a_field_for_each_kind():
-    fields = [*ASK.items(), ("q", "5 www.a.de <b>"), ("protect", "urls")]
-    for more, expected in (
-        ([], "<B> www.a.de 5"),
-        ([("protect", "tags")], "<b> www.a.de 5"),
-    ):
-        body = urllib.parse.urlencode([*fields, *more])
-        with protecting(placeholders=PLACEHOLDERS) as client:
-            answer = client.post(
-                "/translate",
-                content=body,
-                headers={"content-type": "application/x-www-form-urlencoded"},
-            )
-        assert answer.json() == {"translatedText": expected}
+def test_forms_have_lists_as_fields_that_come_several_times():
+    fields = {**ASK, "q": ["1 www.a.de", "<b>"]}
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        for kinds, expected in (
+            ("urls", ["www.a.de 1", "<B>"]),
+            (["urls", "tags"], ["www.a.de 1", "<b>"]),
+            (["", "numbers,tags", "urls"], ["www.a.de 1", "<b>"]),
+        ):
+            answer = client.post("/translate", data={**fields, "protect": kinds})
+            assert answer.json() == {"translatedText": expected}
+        files = [("protect", (None, "urls")), ("protect", ("a.txt", b"tags"))]
+        answer = client.post("/translate", params=fields, files=files)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("protect must be a list of tags, urls")
 
 
 def test_a_byte_order_mark_is_no_part_of_a_term():
@@ -270,14 +269,31 @@ def test_terms_of_a_request_win_over_exact_ones_of_the_server():
 
 
 @pytest.mark.parametrize("placeholders", [(), PLACEHOLDERS])
-def test_a_lone_surrogate_is_no_failure(placeholders):
+@pytest.mark.parametrize("text_format", ["text", "html"])
+def test_half_of_a_surrogate_pair_is_protected_as_u_fffd(placeholders, text_format):
+    """Also in a glossary, and as a character reference."""
+    fields = {
+        **ASK,
+        "q": "a \ud800 dog www.a.de &#xd800;",
+        "protect": "urls",
+        "glossary": [{"source": "dog", "target": "Köter\udfff"}],
+        "format": text_format,
+    }
+    headers = {"Content-Type": "application/json"}
     with protecting(placeholders=placeholders) as client:
-        body = json.dumps({**ASK, "q": "a \ud800 5", "protect": "numbers"})
-        response = client.post(
-            "/translate", content=body, headers={"content-type": "application/json"}
-        )
-    assert response.status_code == 200
-    assert response.json()["translatedText"].startswith("5 ")
+        body = json.dumps(fields)
+        answer = client.post("/translate", content=body, headers=headers).json()
+    assert answer["translatedText"].endswith(" www.a.de Köter\ufffd \ufffd A")
+
+
+def test_a_term_in_json_may_be_as_long_as_a_line():
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        glossary = [{"source": "a" * 200}, {"source": "b" * 100, "target": "c" * 99}]
+        assert translate(client, q="d", glossary=glossary) == {"translatedText": "D"}
+        glossary[1]["target"] += "c"
+        assert translate(client, q="d", glossary=glossary) == {
+            "error": "glossary line 2 may have 200 characters. Received: 201."
+        }
 
 
 def test_a_request_replaces_kinds_and_adds_terms_to_those_of_the_server():
@@ -349,8 +365,7 @@ def test_parts_of_a_long_sentence_are_protected():
         (
             {"glossary": f"a\n{'b' * 201}"},
             413,
-            "glossary line 2 may have 200 characters, source and target together. "
-            "Received: 201.",
+            "glossary line 2 may have 200 characters. Received: 201.",
         ),
     ],
 )
@@ -436,6 +451,18 @@ def test_what_pages_ask(client):
     spec = client.get("/spec").json()
     assert "requestBody" in spec["paths"]["/translate"]["post"]
     assert "/v1/models/{name}:predict" in spec["paths"]
+
+
+def test_the_description_has_the_forms_of_protect_and_glossary(client):
+    spec = client.get("/spec").json()
+    content = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
+    in_json, in_form = (
+        content[kind]["schema"]["properties"]
+        for kind in ("application/json", "application/x-www-form-urlencoded")
+    )
+    for described in (in_json["protect"], in_json["glossary"], in_form["protect"]):
+        assert [each["type"] for each in described["oneOf"]] == ["array", "string"]
+    assert in_form["glossary"]["type"] == "string"
 
 
 def test_a_multilingual_model_translates_between_all_its_languages():

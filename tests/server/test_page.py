@@ -304,11 +304,59 @@ def test_a_prefix_has_placeholders_for_what_is_protected():
         answer = client.post("/page/continuation", json=body)
         assert (answer.status_code, answer.json()) == (
             400,
-            {"error": "The beginning must not have <ph2>"},
+            {"error": "The beginning must not have <ph2>, the name of a placeholder"},
         )
         body["text"] = "a <ph2> dog"
         assert client.post("/page/continuation", json=body).status_code == 200
     assert asked == [b"Der <ph1>", b"Der <ph2>"]
+
+
+def continuation(client, text, prefix, glossary=""):
+    body = json.dumps({"text": text, "prefix": prefix, "glossary": glossary})
+    return client.post("/page/continuation", content=body).json()
+
+
+def test_a_prefix_must_not_have_names_of_placeholders():
+    """Unless the text or the glossary has them."""
+    with testclient.TestClient(app_of(placeholders=PLACEHOLDERS)) as client:
+        for text, prefix, symbol in (
+            ("A dog", "<ph1> <ph2> </pc1>", "</pc1>"),
+            ("A dog", "the<ph1>", "<ph1>"),
+            ("A <ph1>", "<ph1> <ph1>", "<ph1>"),
+        ):
+            assert continuation(client, text, prefix, "dog\tKöter") == {
+                "error": f"The beginning must not have {symbol}, the name of a "
+                "placeholder"
+            }
+        for text, glossary in (("A <ph1>", ""), ("A dog", "dog\t<ph1>")):
+            answer = continuation(client, text, "One <ph1>", glossary)
+            assert answer["translation"].startswith("One <ph1>")
+
+
+def test_half_of_a_surrogate_pair_has_words_and_a_continuation():
+    with testclient.TestClient(app_of()) as client:
+        body = json.dumps({"text": "A dog \ud800 runs"})
+        answer = client.post("/page/translate", content=body).json()
+        (sentence,) = answer["sentences"]
+        assert sentence["sourceWords"] == ["A", "dog", "\ufffd", "runs"]
+        assert sentence["words"] == ["RUNS", "\ufffd", "DOG", "A"]
+        assert sentence["weights"][1] == [0.25, 0, 0.75, 0]
+        answer = continuation(client, "a \ud800", "b \udfff")
+        assert answer == {"translation": "b \ufffd A \ufffd"}
+
+
+def test_a_refused_prefix_is_told_and_changes_nothing(browser):
+    with opened(browser, app_of(placeholders=PLACEHOLDERS)):
+        type_text(browser, "a dog")
+        words(browser)[0].click()
+        at(browser, "#prefix").clear()
+        at(browser, "#prefix").send_keys("<ph1>", Keys.ENTER)
+        message = "The beginning must not have <ph1>, the name of a placeholder"
+        until(lambda: text_of(browser, "#status") == message)
+        assert translation(browser) == ["DOG", "A"]
+        assert is_shown(browser, "#choice")
+        # The browser notes the answer with status 400.
+        browser.get_log("browser")
 
 
 def test_a_wrong_glossary_is_told_under_it(browser):
