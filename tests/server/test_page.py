@@ -208,6 +208,51 @@ def test_a_translation_goes_on_from_a_prefix(page):
     assert text_of(page, "#target").split()[:2] == ["DOG", "A"]
 
 
+def test_each_translation_is_shown_once(browser):
+    """Spaces make no difference, nor those of a glossary."""
+    model = make_page_model()
+    found = ["DOG\u00a0A", "DOG A", "A DOG", "A\u00a0DOG", "A DOG", "", "THE DOG"]
+
+    def run(inputs):
+        rows = [[text.encode() for text in found] for _ in inputs["text"]]
+        return {"translations": np.array(rows, object)}
+
+    nbest = model.signatures["nbest"]._replace(run=run)
+    model = dataclasses.replace(model, signatures={**model.signatures, "nbest": nbest})
+    with opened(browser, server.make_app(model, CONFIG)):
+        type_text(browser, "a dog")
+        words(browser)[0].click()
+        until(lambda: text_of(browser, "#alternatives") == "A DOG\nTHE DOG")
+    with opened(browser, app_of(placeholders=PLACEHOLDERS)):
+        at(browser, "#source").send_keys("a dog")
+        protect(browser, "dog=Der\u00a0Hund")
+        until(lambda: len(translation(browser)) == 2)
+        until(lambda: translation(browser)[0].split() == ["Der", "Hund"])
+        words(browser)[0].click()
+        until(lambda: text_of(browser, "#alternatives") == "or Der\u00a0Hund A")
+
+
+def go_on(page, prefix):
+    at(page, "#prefix").clear()
+    at(page, "#prefix").send_keys(prefix, Keys.ENTER)
+    until(lambda: not is_shown(page, "#choice"))
+    return page.switch_to.active_element.text
+
+
+def test_the_focus_goes_back_to_the_chosen_word(page):
+    """Or to the last word, if there are fewer now."""
+    type_text(page, "dog runs")
+    words(page)[1].send_keys(Keys.ENTER)
+    assert go_on(page, "One big") == "big"
+    assert translation(page) == ["One", "big", "DOG", "RUNS"]
+    words(page)[3].send_keys(Keys.ENTER)
+    assert go_on(page, "") == "RUNS"
+    words(page)[1].send_keys(Keys.ENTER)
+    until(lambda: text_of(page, "#alternatives").startswith("RUNS DOG"))
+    at(page, "#alternatives button").send_keys(Keys.ENTER)
+    assert page.switch_to.active_element.text == "DOG"
+
+
 def protect(page, glossary="", kinds=()):
     """Open the glossary and fill it in."""
     if at(page, "#protection").get_property("open") is False:
@@ -371,6 +416,24 @@ def test_a_wrong_glossary_is_told_under_it(browser):
         until(lambda: translation(browser) == ["Köter", "A"])
         assert text_of(browser, "#glossary-error") == ""
         # The browser notes the answer with status 400.
+        browser.get_log("browser")
+
+
+def glossary_error(page):
+    """Return the error with its tabs, of which `text_of` makes spaces."""
+    return at(page, "#glossary-error").get_property("textContent")
+
+
+def test_a_wrong_line_is_shown_as_it_was_typed(browser):
+    with opened(browser, app_of(placeholders=PLACEHOLDERS)):
+        at(browser, "#source").send_keys("a dog")
+        # A person can paste tabs, not type them.
+        fill = "arguments[0].value = arguments[1]"
+        for line in ("=it's \\t \\", "a=b\tc\td", "=" + "$&" * 80):
+            browser.execute_script(fill, at(browser, "#glossary"), f"cat=Katze\n{line}")
+            browser.execute_script("translate()")
+            end = f"separated by tabs. Received: {line[:100]}"
+            until(lambda end=end: glossary_error(browser).endswith(end))
         browser.get_log("browser")
 
 

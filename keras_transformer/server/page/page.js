@@ -14,6 +14,7 @@ class GoneError extends Error {}
 const has = (signature) => state.settings.signatures.includes(signature);
 const kindBoxes = () => [...document.querySelectorAll("#kinds input")];
 const wordsOf = (text) => text.trim().split(/\s+/u).filter(Boolean);
+const withSingleSpaces = (text) => wordsOf(text).join(" ");
 
 function element(name, properties = {}, parent = null) {
   const made = Object.assign(document.createElement(name), properties);
@@ -82,14 +83,20 @@ async function translate() {
   }
 }
 
+// The server quotes a line with a tab where a person may have typed "=".
+function withLineAsTyped(message) {
+  const number = /^glossary line (\d+) /u.exec(message)?.[1];
+  const line = at("glossary").value.split("\n")[number - 1];
+  return message.replace(/Received: ['"].*/u, () => `Received: ${line.slice(0, 100)}`);
+}
+
 // Says what went wrong; if the server is gone, tries again until it answers.
 function fail(error, again) {
   if (error.name === "AbortError") return;
   if (!(error instanceof GoneError)) {
     const isOfGlossary = error.message.includes("glossary");
     say(isOfGlossary ? "" : error.message, true);
-    // The server reads a tab where the page takes "=".
-    sayOfGlossary(isOfGlossary ? error.message.replaceAll("\\t", "=") : "");
+    sayOfGlossary(isOfGlossary ? withLineAsTyped(error.message) : "");
     return;
   }
   say("The server does not answer. Trying again …", true);
@@ -168,9 +175,9 @@ async function choose(row, index) {
 }
 
 function showAlternatives(answer, row) {
-  const shown = new Set([state.sentences[row].words.join(" ")]);
+  const shown = new Set([withSingleSpaces(state.sentences[row].words.join(" "))]);
   for (const translation of answer.translations) {
-    const text = wordsOf(translation).join(" ");
+    const text = withSingleSpaces(translation);
     if (shown.has(text)) continue;
     shown.add(text);
     const button = element("button", { type: "button", textContent: translation }, element("li", {}, at("alternatives")));
@@ -236,8 +243,11 @@ function showProtection() {
 function showHelp() {
   const hints = [];
   if (has("align")) hints.push("Point at a word of the translation to see what it came from.");
-  if (!state.canChange) hints.push("For other translations keep nothing and leave the glossary empty: this model has no placeholders.");
-  else if (has("nbest") || has("prefix")) hints.push("Click it, or press Enter, for other translations.");
+  if (has("nbest") || has("prefix")) {
+    hints.push(state.canChange
+      ? "Click it, or press Enter, for other translations."
+      : "For other translations keep nothing and leave the glossary empty: this model has no placeholders.");
+  }
   at("help").textContent = hints.join(" ");
   at("help").hidden = !hints.length;
 }
