@@ -362,7 +362,7 @@ def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
     assert "placeholders" not in capfd.readouterr().err
     with pytest.raises(ValueError, match="--alignments is for translations as the"):
         translate(["a"], **options, alignments=True)
-    with pytest.raises(ValueError, match="`kind` must be"):
+    with pytest.raises(ValueError, match="`protect` must be"):
         translate(["a"], saved_model="any", protect="ulrs")
 
 
