@@ -257,14 +257,15 @@ class Protection:
 
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
-        found = [
-            match
+        wanted = {
+            match: text_of_span
             for match in self._pattern.finditer(text)
-            if self._wanted(match) is not None
-        ]
+            if (text_of_span := self._wanted(match)) is not None
+        }
+        found = list(wanted)
         symbols = self._symbols(text, found) if self.placeholders else [""] * len(found)
         spans = tuple(
-            Span(*match.span(), match[0], self._wanted(match), symbol)
+            Span(*match.span(), match[0], wanted[match], symbol)
             for match, symbol in zip(found, symbols, strict=True)
         )
         parts, done = [], 0
