@@ -216,12 +216,12 @@ def _translate(protection, lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(stack)
-        protect = None if protection.is_empty else _protect(model, protection)
+        protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
-        return translate(model, protect, lines, write, block_size, first)
+        return translate(model, protection, lines, write, block_size, first)
 
 
-def _translate_lines(model, protect, lines, write, block_size, first):
+def _translate_lines(model, protection, lines, write, block_size, first):
     """Translate each line."""
     from keras_transformer.inference import translator
 
@@ -232,7 +232,7 @@ def _translate_lines(model, protect, lines, write, block_size, first):
         model.translate_batch,
         block_size=block_size,
         at_once=model.at_once,
-        protect=protect,
+        protect=_protect(protection),
     )
     progress = text_files.progress(len(lines), first)
     with progress, contextlib.closing(blocks):
@@ -247,12 +247,16 @@ def _translate_lines(model, protect, lines, write, block_size, first):
     return {"truncated": num_cut, "looped": num_looped}
 
 
-def _translate_documents(model, protect, lines, write, block_size, first):
+def _translate_documents(model, protection, lines, write, block_size, first):
     """Translate each sentence of each line, or of a page."""
     from keras_transformer.documents import text, web_page
     from keras_transformer.inference import translator
 
-    segment = web_page.segment if _FORMAT.value == "html" else text.segment
+    segment = text.segment
+    if _FORMAT.value == "html":
+        segment = functools.partial(
+            web_page.segment, max_tag_pairs=protection.num_tag_pairs
+        )
     language = model.language or text.DEFAULT_LANGUAGE
     num_texts, num_cut, num_looped = 0, 0, 0
     remaining = itertools.islice(lines, first, None)
@@ -267,7 +271,7 @@ def _translate_documents(model, protect, lines, write, block_size, first):
                 model.translate_batch,
                 text.divide,
                 model.at_once,
-                protect,
+                _protect(protection),
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
@@ -283,8 +287,15 @@ def _translate_documents(model, protect, lines, write, block_size, first):
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
 
 
-def _protect(model, protection):
-    """Return what protects a text, and say if it is a guess."""
+def _protect(protection):
+    """Return what protects a text; None: nothing does."""
+    return None if protection.is_empty else protection.protect
+
+
+def _of_model(model, protection):
+    """Return the protection with the model's placeholders; say if it is a guess."""
+    if protection.is_empty:
+        return protection
     protection = protection.with_placeholders(model.placeholders)
     if protection.needs_alignment and _NBEST.value is not None:
         raise ValueError(
@@ -292,7 +303,7 @@ def _protect(model, protection):
             "bin/prepare_data.py --placeholders."
         )
     protection_flags.report_guess(protection)
-    return protection.protect
+    return protection
 
 
 def _loaded(stack):

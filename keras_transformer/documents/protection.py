@@ -34,7 +34,7 @@ _PATTERNS = {
     "numbers": r"(?<![\w.,])[-+]?\d+(?:[.,:/\u2013-]\d+)*%?(?!\w)",
 }
 KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
-_TAG = re.compile(_PATTERNS["tags"])
+TAG = re.compile(_PATTERNS["tags"])
 _TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
 CASES = ("any", "exact")
@@ -177,11 +177,11 @@ class ProtectedText:
         all come in the order of the source.
         """
         wanted = self._symbols("wanted")
-        symbols = [name for name, text in wanted.items() if _TAG.fullmatch(text)]
+        symbols = [name for name, text in wanted.items() if TAG.fullmatch(text)]
         if all(translation.count(symbol) == 1 for symbol in symbols):
             found = sorted(symbols, key=translation.find)
             tags = [[wanted[symbol] for symbol in each] for each in (symbols, found)]
-            in_source, in_translation = (len([*_partners(each)]) for each in tags)
+            in_source, in_translation = (len([*tag_pairs(each)]) for each in tags)
             if in_translation < in_source:
                 wanted |= dict(zip(found, tags[0], strict=True))
         return wanted
@@ -251,6 +251,13 @@ class Protection:
         """Whether `restore` needs the alignment of words."""
         return not (self.is_empty or self.placeholders)
 
+    @property
+    def num_tag_pairs(self) -> int:
+        """How many pairs of tags of a text the model can tell apart."""
+        if "tags" not in self.kinds:
+            return 0
+        return sum(1 for _ in self._free("", OPENING_TAG, CLOSING_TAG))
+
     def with_placeholders(self, placeholders: Collection[str]) -> Protection:
         """Return the same for a model with these placeholders."""
         return Protection(self.kinds, self.terms, placeholders)
@@ -285,7 +292,7 @@ class Protection:
         singles = (symbol for (symbol,) in self._free(text, PLACEHOLDER))
         pairs = self._free(text, OPENING_TAG, CLOSING_TAG)
         partners = dict(
-            _partners(
+            tag_pairs(
                 [match[0] if match.lastgroup == "tags" else "" for match in found]
             )
         )
@@ -373,7 +380,7 @@ def _with_any_spaces(term: str) -> str:
     return r"\s+".join(map(re.escape, term.split()))
 
 
-def _partners(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
+def tag_pairs(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the numbers of opening tags and of their closing tags, in nested pairs.
 
     Args:

@@ -26,16 +26,18 @@ _MARKER = re.compile(
     r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
     rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\)){_SPACES}+)?"
 )
+_NOT_IN_TAG = r"(?![^<>]*>)"
 # Where a clause ends: before the spaces after a punctuation mark, or after one that
 # has no space after it in its script.
 _CLAUSE_END = re.compile(
-    r"(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*"
+    r"(?:(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*)"
+    + _NOT_IN_TAG
 )
 # Where a long paragraph is divided before its sentences are looked for.
 _CHUNK = re.compile(r"(?s).{1,10000}(?<=[.!?])(?=\s|\Z)|.{1,10000}(?=\s|\Z)|.{1,10000}")
 # JSON can have them, but UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_WORD_END = re.compile(r"\s+")
+_WORD_END = re.compile(r"\s+" + _NOT_IN_TAG)
 
 
 class Division(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import justhtml
 
 from keras_transformer.documents import text
+from keras_transformer.documents.protection import TAG, tag_pairs
 
 # Elements within a sentence. The tags of all others end it.
 _INLINE = frozenset(
@@ -32,6 +33,13 @@ _SKIPPED = frozenset(
 _NOT_COUNTED = re.compile(r"\A\ufeff|\r")
 _CLOSING = re.compile(r"[\s,;:.!?)\]}\u2026\u201d\u2019\u00bb]*")
 _SPACES = re.compile(r"[\t\n\f\r]")
+_TAG_NAME = re.compile(r"</?([A-Za-z]+)")
+_TAGS = re.compile(f"(?:{TAG.pattern})*")
+_TAGS_AT_END = re.compile(rf"{_TAGS.pattern}\Z")
+# Characters before and after a sentence in which its outer tags are looked for.
+_LONGEST_TAGS = 2000
+# Where a text to translate starts and ends in the source, the text, and its tags.
+_Translatable = tuple[int, int, str, tuple[str, ...]]
 # The next character of a text, until something that may be a tag: the parser takes
 # tags without an end for text.
 _CHARACTER = re.compile(r"(?s)&#?\w{1,40};?|(?!<[A-Za-z/!?]).")
@@ -43,7 +51,10 @@ class WebPage:
 
     # Source before the first sentence, between sentences, after the last.
     around: tuple[str, ...]
+    # With their tags, where a translation keeps these.
     sentences: tuple[str, ...]
+    # The tags of each sentence.
+    tags: tuple[tuple[str, ...], ...]
     # Source of each sentence, with entities and line breaks.
     sources: tuple[str, ...]
 
@@ -55,6 +66,8 @@ class WebPage:
         """Return the page with a translation in the place of each sentence.
 
         A sentence whose translation is empty or the same stays as it is in the source.
+        If a translation does not have the tags of its sentence once each and nested,
+        they follow its text, so that the page has the same elements.
 
         Args:
             translations: One for each of `texts()`, in their order.
@@ -67,39 +80,44 @@ class WebPage:
         for number, translation in enumerate(translations):
             source, between = self.sources[number], self.around[number + 1]
             if translation.strip() and translation != self.sentences[number]:
-                source = html.escape(translation, quote=False)
+                source = _escape(translation, self.tags[number])
             if not between and number + 1 < len(translations):
                 between = text.missing_space(self.sentences[number], translation)
             page += [source, between]
         return "".join(page)
 
 
-def segment(page: str, language: str, max_tokens: int | None = None) -> WebPage:
+def segment(
+    page: str, language: str, max_tokens: int | None = None, max_tag_pairs: int = 0
+) -> WebPage:
     """Find the sentences of a web page.
 
-    Tags of blocks end a sentence. Tags within a sentence divide it into texts that are
-    translated one by one. Script, style, code and preformatted text is not translated,
-    nor are elements with `translate="no"` or the class `notranslate`.
+    Tags of blocks end a sentence. Tags within a sentence are part of it if they are
+    pairs, at most `max_tag_pairs`, and all of it is to be translated. Otherwise they
+    divide it into texts that are translated one by one. Script, style, code and
+    preformatted text is not translated, nor are elements with `translate="no"` or the
+    class `notranslate`.
 
     Args:
         page: Source of a page or a part of one.
         language: Same as in `text.segment`.
         max_tokens: Same as in `text.segment`.
+        max_tag_pairs: How many pairs of tags a translation keeps, see
+            `Protection.num_tag_pairs`.
     """
     # The parser counts "\r\n" as one character and a byte order mark as none.
     source = _NOT_COUNTED.sub(" ", page)
     found = []
     for run in _runs(source):
-        for first, last in run.spans(language, max_tokens):
-            sentence = " ".join("".join(run.characters[first:last]).split())
-            found.append((run.starts[first], run.ends[last - 1], sentence))
+        found += run.texts(source, language, max_tokens, max_tag_pairs)
     # Text in a table that is outside of its cells comes before the table in the tree.
     found.sort()
-    starts, ends, sentences = zip(*found, strict=True) if found else ((), (), ())
+    starts, ends, sentences, tags = zip(*found, strict=True) if found else ((),) * 4
     around = zip((0, *ends), (*starts, len(page)), strict=True)
     return WebPage(
         tuple(page[start:end] for start, end in around),
         sentences,
+        tags,
         tuple(page[start:end] for start, end in zip(starts, ends, strict=True)),
     )
 
@@ -136,17 +154,102 @@ class _Run:
             self.ends += [match.end()] * len(characters)
         self.tags.append(len(self.characters))
 
-    def spans(self, language: str, max_tokens: int | None) -> Iterator[tuple[int, int]]:
-        """Yield first and last character of each text to translate."""
+    def texts(
+        self, source: str, language: str, max_tokens: int | None, max_tag_pairs: int
+    ) -> Iterator[_Translatable]:
+        """Yield the texts to translate.
+
+        Args:
+            source: The page.
+            language: Same as in `segment`.
+            max_tokens: Same as in `segment`.
+            max_tag_pairs: Same as in `segment`.
+        """
         content = "".join(self.characters)
-        for start, end in text.sentence_spans(content, language):
-            after = bisect.bisect_right(self.tags, start)
-            inner = sorted({*self.tags[after : bisect.bisect_left(self.tags, end)]})
-            # After "<b>Price</b>" the comma of ", the mayor" stays where it is.
-            firsts = [_CLOSING.match(content, tag).end() for tag in inner]
-            for first, last in zip([start, *firsts], [*inner, end], strict=True):
-                for span in text.stripped(content, first, last):
-                    yield from text.parts(content, *span, max_tokens)
+        for first, last in text.sentence_spans(content, language):
+            whole = max_tag_pairs and self._with_tags(source, first, last)
+            if whole and (
+                len(whole[3]) <= 2 * max_tag_pairs
+                and len([*text.parts(whole[2], 0, len(whole[2]), max_tokens)]) == 1
+            ):
+                yield whole
+                continue
+            for start, end in self._between_tags(content, first, last, max_tokens):
+                sentence = " ".join(content[start:end].split())
+                yield self.starts[start], self.ends[end - 1], sentence, ()
+
+    def _between_tags(self, content, first, last, max_tokens):
+        """Yield first and last character of the parts of a sentence."""
+        after = bisect.bisect_right(self.tags, first)
+        inner = sorted({*self.tags[after : bisect.bisect_left(self.tags, last)]})
+        # After "<b>Price</b>" the comma of ", the mayor" stays where it is.
+        starts = [_CLOSING.match(content, tag).end() for tag in inner]
+        for start, end in zip([first, *starts], [*inner, last], strict=True):
+            for span in text.stripped(content, start, end):
+                yield from text.parts(content, *span, max_tokens)
+
+    def _with_tags(self, source, first, last):
+        """Return a sentence with its tags if it has pairs of them and nothing else."""
+        parts = self.characters[first:last]
+        # The source before each character but the first.
+        gaps = [
+            source[self.ends[number - 1] : self.starts[number]]
+            for number in range(first + 1, last)
+        ]
+        start, end = self.starts[first], self.ends[last - 1]
+        inner = TAG.findall("".join(gaps))
+        if not inner or "".join(inner) != "".join(gaps) or "<" in parts:
+            return None
+        before, after = _outer_tags(source, start, end, inner)
+        tags = (*before, *inner, *after)
+        names = {_TAG_NAME.match(tag)[1].lower() for tag in tags}
+        if 2 * len([*tag_pairs(tags)]) < len(tags) or names - _INLINE:
+            return None
+        sentence = [*before, parts[0]]
+        for gap, previous, character in zip(gaps, parts, parts[1:], strict=False):
+            sentence.append(gap)
+            if not character.isspace():
+                sentence.append(character)
+            elif not previous.isspace():
+                sentence.append(" ")
+        return (
+            start - len("".join(before)),
+            end + len("".join(after)),
+            "".join(sentence + after),
+            tags,
+        )
+
+
+def _outer_tags(
+    source: str, start: int, end: int, inner: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the tags before and after a sentence that belong to tags within it.
+
+    Args:
+        source: The page.
+        start: Where the sentence begins.
+        end: Where it ends.
+        inner: The tags within it.
+    """
+    paired = {number for pair in tag_pairs(inner) for number in pair}
+    alone = [tag for number, tag in enumerate(inner) if number not in paired]
+    num_before = sum(tag.startswith("</") for tag in alone)
+    before = _TAGS_AT_END.search(source, max(start - _LONGEST_TAGS, 0), start)[0]
+    after = _TAGS.match(source, end, end + _LONGEST_TAGS)[0]
+    before, after = TAG.findall(before), TAG.findall(after)
+    return before[max(len(before) - num_before, 0) :], after[: len(alone) - num_before]
+
+
+def _escape(translation: str, tags: Sequence[str]) -> str:
+    """Return the source of a translation with the tags of its sentence."""
+    if not tags:
+        return html.escape(translation, quote=False)
+    parts = re.split(f"({'|'.join(map(re.escape, {*tags}))})", translation)
+    found = parts[1::2]
+    parts[::2] = [html.escape(part, quote=False) for part in parts[::2]]
+    if sorted(found) == sorted(tags) and 2 * len([*tag_pairs(found)]) == len(found):
+        return "".join(parts)
+    return " ".join("".join(parts[::2]).split()) + "".join(tags)
 
 
 def _runs(source: str) -> Iterator[_Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +41,7 @@ from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
 
 _FIELDS = ("q", "source", "target", "format", "alternatives", *FIELDS)
-_SEGMENT = {"text": segment, "html": web_page.segment}
+_FORMATS = ("text", "html")
 # Of a language, the beginning of a text and its end.
 _EXTRA_TOKENS = 4
 _EXAMPLE = {"q": "A dog runs.", "source": "en", "target": "de"}
@@ -155,17 +156,22 @@ class LibreTranslate:
         check_num_texts(len(texts), self._config)
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
-        if not isinstance(text_format, str) or text_format not in _SEGMENT:
+        if not isinstance(text_format, str) or text_format not in _FORMATS:
             raise HTTPException(
                 400, f"{text_format!s:.20} format is not supported, only text and html"
             )
         languages = self._checked_languages(given["source"], given["target"])
         protection = await self._requests.read(given)
         self._check_alignment(languages, protection)
+        find = segment
+        if text_format == "html":
+            find = functools.partial(
+                web_page.segment, max_tag_pairs=protection.num_tag_pairs
+            )
         documents = [
             # In a thread: a long page takes seconds.
             await asyncio.to_thread(
-                _SEGMENT[text_format],
+                find,
                 text,
                 languages[0] or DEFAULT_LANGUAGE,
                 self._max_tokens,

@@ -166,6 +166,74 @@ def test_punctuation_after_an_element_stays_beside_it():
     )
 
 
+WITH_TAGS = [
+    ("<p>Click <b>here</b> now.</p>", "Click <b>here</b> now."),
+    ("<p><b>Click</b> here.</p>", "<b>Click</b> here."),
+    ("<p>Go on <i class='a  b'>here</i></p>", "Go on <i class='a  b'>here</i>"),
+    ("<p><a href=x><b>A</b> b</a></p>", "<b>A</b> b"),
+    ("<p>One\n  <b>two\n </b>  &amp; three.</p>", "One <b>two </b>& three."),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence"), WITH_TAGS)
+def test_pairs_of_tags_stay_in_their_sentence(page, sentence):
+    document = web_page.segment(page, "en", max_tag_pairs=4)
+    assert document.texts() == (sentence,)
+    assert document.join([sentence]) == page
+
+
+@pytest.mark.parametrize(
+    ("page", "max_tag_pairs"),
+    [
+        ("<p>Click <b>here</b> now.</p>", 0),
+        ("<p>Click <b>here</b> or <i>there</i>.</p>", 1),
+        ("<p>Click <img src=x> now.</p>", 4),
+        ("<p>Click <b>here</p><p>Now</b> go.</p>", 4),
+        ("<p>Click <b><i>here</b> now</i>.</p>", 4),
+        ("<p>Run <code>pip</code> now.</p>", 4),
+        ("<p>Run <svg></svg> now.</p>", 4),
+        ("<p>Say &lt;b&gt; or <b>this</b>.</p>", 4),
+        ("<p>Say <!-- a --> or <b>this</b>.</p>", 4),
+        ("<p>Say <a title='>'>this</a> now.</p>", 4),
+    ],
+)
+def test_other_tags_divide_a_sentence(page, max_tag_pairs):
+    document = web_page.segment(page, "en", max_tag_pairs=max_tag_pairs)
+    assert document.texts() == web_page.segment(page, "en").texts()
+    assert len(document.texts()) > 1
+
+
+def test_a_translation_may_move_tags():
+    document = web_page.segment(
+        "<p><b>Now</b> click <a href='x'>h&amp;m</a>. Go on.", "en", max_tag_pairs=4
+    )
+    assert document.texts() == (
+        "<b>Now</b> click <a href='x'>h&m</a>.",
+        "Go on.",
+    )
+    assert document.join(["<a href='x'>H&M</a> <b>jetzt</b> <i>.", "Weiter."]) == (
+        "<p><a href='x'>H&amp;M</a> <b>jetzt</b> &lt;i&gt;. Weiter."
+    )
+
+
+@pytest.mark.parametrize(
+    "translation",
+    ["Klick hier.", "Klick <b>hier.", "</b>Klick<b> hier.", "<b>a</b><b></b>"],
+)
+def test_tags_that_a_translation_lacks_follow_it(translation):
+    page = "<p>Click <b>here</b>."
+    document = web_page.segment(page, "en", max_tag_pairs=4)
+    joined = document.join([translation])
+    assert joined.endswith("<b></b>")
+    assert outline(joined) == outline(page)
+
+
+def test_long_sentences_with_tags_are_divided():
+    page = f"<p>{'word, ' * 40}<b>end</b>."
+    document = web_page.segment(page, "en", max_tokens=5, max_tag_pairs=4)
+    assert all("<" not in text for text in document.texts())
+
+
 def test_line_ends_and_bytes_around_stay():
     page = "\ufeff<p>\r\n  One\r\n  two.\r\n</p>\r\n"
     document = web_page.segment(page, "en")
@@ -195,6 +263,10 @@ def test_damaged_pages_keep_their_tree(page):
     document = web_page.segment(page, "en")
     assert document.join(document.texts()) == page
     assert outline(with_loud_text(page)) == outline(page)
+    kept = web_page.segment(page, "en", max_tag_pairs=4)
+    assert kept.join(kept.texts()) == page
+    lost = kept.join([f"{text.upper()} x" for text in kept.texts()])
+    assert outline(lost) == outline(page)
 
 
 @hypothesis.given(

@@ -333,11 +333,14 @@ def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
     assert (tmp_path / "out1").read_text() == (tmp_path / "out2").read_text()
 
 
+KEPT = ["<ph1>", "<ph2>", "<pc1>", "</pc1>"]
+
+
 def keeping(text):
     """Stands for a model with placeholders, which it keeps in the wrong case."""
     assert all(b"http" not in each for each in text.numpy())
     upper = tf.strings.upper(text)
-    for symbol in ("<ph1>", "<ph2>"):
+    for symbol in KEPT:
         upper = tf.strings.regex_replace(upper, symbol.upper(), symbol)
     return {
         "translations": upper[:, tf.newaxis],
@@ -348,7 +351,7 @@ def keeping(text):
 
 def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
     monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: keeping)
-    described = {"placeholders": ["<ph1>", "<ph2>"]}
+    described = {"placeholders": KEPT}
     monkeypatch.setattr(
         saved_model_lib, "read_description", lambda saved_model: described
     )
@@ -364,6 +367,24 @@ def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
         translate(["a"], **options, alignments=True)
     with pytest.raises(ValueError, match="`protect` must be"):
         translate(["a"], saved_model="any", protect="ulrs")
+
+
+def test_pairs_of_tags_stay_in_their_sentence(translate, monkeypatch, tmp_path):
+    """Not the two of the first: they are more than the model has."""
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: keeping)
+    monkeypatch.setattr(
+        saved_model_lib, "read_description", lambda saved_model: {"placeholders": KEPT}
+    )
+    page = "<p>A <a href='http://a.b'>big</a> dog &amp; <b>this</b>.\n"
+    page += "<p>One <i class='http:'>cat</i> &amp; dog."
+    (tmp_path / "page").write_text(page)
+    options = {"protect": "tags", "format": "html", "input": tmp_path / "page"}
+    summary = translate([], saved_model="any", **options)
+    assert summary["sentences"] == 5
+    assert (tmp_path / "out").read_text() == (
+        "<p>A <a href='http://a.b'>BIG</a> DOG &amp; <b>THIS</b>.\n"
+        "<p>ONE <i class='http:'>CAT</i> &amp; DOG."
+    )
 
 
 def test_without_placeholders_the_alignment_is_used(

@@ -207,6 +207,15 @@ def test_what_a_request_protects_comes_back(placeholders):
         assert translate(client, q="a dog")["translatedText"] == "DOG A"
 
 
+def test_tags_within_a_sentence_stay_with_their_words():
+    page = "<p>a <a href='http://b.de'>big</a> dog</p>"
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        asked = {"q": page, "format": "html", "protect": ["tags"]}
+        assert translate(client, **asked) == {
+            "translatedText": "<p>DOG <a href='http://b.de'>BIG</a> A</p>"
+        }
+
+
 def test_alternatives_have_what_is_protected_if_there_are_placeholders():
     given = {"q": "a dog", "alternatives": 2, "glossary": TERMS}
     with protecting(placeholders=PLACEHOLDERS) as client:
