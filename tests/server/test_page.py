@@ -183,9 +183,13 @@ def test_the_keyboard_is_enough(page):
     page.switch_to.active_element.send_keys(Keys.ENTER)
     assert is_shown(page, "#choice")
     assert at(page, "#prefix").get_property("value") == "DOG SMALL"
-    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    at(page, "#prefix").send_keys(Keys.ESCAPE)
     assert not is_shown(page, "#choice")
     assert marks(page) == {}
+    assert page.switch_to.active_element.text == "SMALL"
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    at(page, "#close").send_keys(Keys.ENTER)
+    assert page.switch_to.active_element.text == "SMALL"
 
 
 def test_another_translation_replaces_the_sentence(page):

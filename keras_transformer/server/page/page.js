@@ -208,9 +208,13 @@ function setSentence(row, translation) {
 }
 
 function close() {
+  const hadFocus = at("choice").contains(document.activeElement);
   state.chosen = null;
   at("choice").hidden = true;
-  for (const word of at("target").querySelectorAll(".chosen")) word.classList.remove("chosen");
+  for (const word of at("target").querySelectorAll(".chosen")) {
+    word.classList.remove("chosen");
+    if (hadFocus) word.focus();
+  }
 }
 
 // Returns what the browser keeps of an earlier visit, null if nothing or something else.
