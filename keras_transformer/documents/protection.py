@@ -35,7 +35,7 @@ _PATTERNS = {
 }
 KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
 TAG = re.compile(_PATTERNS["tags"])
-_TAG_NAME = re.compile(r"</?([^<>\s/]+)")
+TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
 CASES = ("any", "exact")
 
@@ -390,7 +390,7 @@ def tag_pairs(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
     for number, tag in enumerate(tags):
         if not tag or tag.endswith("/>"):
             continue
-        name = _TAG_NAME.match(tag)[1].lower()
+        name = TAG_NAME.match(tag)[1].lower()
         if not tag.startswith("</"):
             opened.append((name, number))
         elif any(name == other for other, _ in opened):

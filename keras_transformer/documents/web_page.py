@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import justhtml
 
 from keras_transformer.documents import text
-from keras_transformer.documents.protection import TAG, tag_pairs
+from keras_transformer.documents.protection import TAG, TAG_NAME, tag_pairs
 
 # Elements within a sentence. The tags of all others end it.
 _INLINE = frozenset(
@@ -33,7 +33,6 @@ _SKIPPED = frozenset(
 _NOT_COUNTED = re.compile(r"\A\ufeff|\r")
 _CLOSING = re.compile(r"[\s,;:.!?)\]}\u2026\u201d\u2019\u00bb]*")
 _SPACES = re.compile(r"[\t\n\f\r]")
-_TAG_NAME = re.compile(r"</?([A-Za-z]+)")
 _TAGS = re.compile(f"(?:{TAG.pattern})*")
 _TAGS_AT_END = re.compile(rf"{_TAGS.pattern}\Z")
 # Characters before and after a sentence in which its outer tags are looked for.
@@ -202,7 +201,7 @@ class _Run:
             return None
         before, after = _outer_tags(source, start, end, inner)
         tags = (*before, *inner, *after)
-        names = {_TAG_NAME.match(tag)[1].lower() for tag in tags}
+        names = {TAG_NAME.match(tag)[1].lower() for tag in tags}
         if 2 * len([*tag_pairs(tags)]) < len(tags) or names - _INLINE:
             return None
         sentence = [*before, parts[0]]
