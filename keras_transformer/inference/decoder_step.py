@@ -54,8 +54,8 @@ class StepWeights(NamedTuple):
     embedding_norm: Norm | None  # of `normalize_embeddings`
     layers: LayerWeights  # stacked
     final_norm: Norm | None  # of pre-norm models
-    # [vocab_size, d_model], pre-softmax map; empty if not read. Of a shortlist, its
-    # rows: then the step gives their logits.
+    # [vocab_size, d_model], pre-softmax map. Of a shortlist, its rows: then the step
+    # gives their logits.
     output: tf.Tensor
     output_bias: tf.Tensor | None
     packed_output: PackedKernel | None  # copy of `output`, for few rows

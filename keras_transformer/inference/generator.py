@@ -126,7 +126,7 @@ class SequenceGenerator(tf.Module):
         """
         batch = tf.shape(limits)[0]
         ids = ids or OutputIds(self.model.config)
-        step_function = self.step_function(batch * self.decoding.beam_size, ids)
+        step_function = self.step_function(ids)
         if allowed_tokens is None and self.model.config.suppressed_ids:
             allowed_tokens = functools.partial(self._not_suppressed, ids)
         if forced_prefix is None:
@@ -217,13 +217,10 @@ class SequenceGenerator(tf.Module):
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
-    def step_function(
-        self, num_rows: tf.Tensor, ids: OutputIds, for_sampling: bool = False
-    ) -> StepFunction:
+    def step_function(self, ids: OutputIds, for_sampling: bool = False) -> StepFunction:
         """Return the step of the decoder with its weights bound.
 
         Args:
-            num_rows: int32 scalar, most hypotheses of a step.
             ids: The ids that the step takes and gives logits of.
             for_sampling: Give probability 0 to the model's `suppressed_ids`, and at
                 step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
@@ -231,7 +228,7 @@ class SequenceGenerator(tf.Module):
         """
         prepared = self._prepared.read() if self._prepared else None
         with self._reading():
-            weights = step_weights(self.model, prepared, num_rows, ids.listed)
+            weights = step_weights(self.model, prepared, ids.listed)
 
         def step(tokens, *inputs):
             tokens = ids.of_model(tokens)

@@ -149,7 +149,7 @@ class ServingModule(tf.Module):
         limits = translator.output_limits(tokens)
         batch = tf.shape(limits)[0]
         ids = translator.output_ids(tokens)
-        step_function = translator.step_function(batch, ids, for_sampling=True)
+        step_function = translator.step_function(ids, for_sampling=True)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )

@@ -222,8 +222,12 @@ def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_no_step_reads_a_whole_variable(parts, is_prepared):
-    """The step of a search is what gathers the previous tokens' embeddings."""
+def test_no_step_reads_a_variable(parts, is_prepared):
+    """The step of a search is the innermost loop.
+
+    Nor does anything gather rows of a variable: TensorFlow would copy that variable at
+    each later read as a whole.
+    """
     translator = make(parts)
     if is_prepared:
         translator = translator.with_prepared_weights()
@@ -233,21 +237,28 @@ def test_no_step_reads_a_whole_variable(parts, is_prepared):
         function.signature.name: function.node_def
         for function in graph.as_graph_def().library.function
     }
-    steps = [
-        name
-        for name, nodes in functions.items()
-        if any(node.op == "ResourceGather" for node in nodes)
+
+    def called_by(node):
+        names = [node.attr[key].func.name for key in node.attr]
+        return [name for name in names if name in functions]
+
+    def operations(name):
+        nodes = functions[name]
+        inner = [operations(other) for node in nodes for other in called_by(node)]
+        return {node.op for node in nodes}.union(*inner)
+
+    bodies = [
+        node.attr["body"].func.name
+        for nodes in functions.values()
+        for node in nodes
+        if "body" in node.attr
     ]
-    assert steps
-    operations = set()
-    while steps:
-        for node in functions.pop(steps.pop(), ()):
-            operations.add(node.op)
-            called = [node.attr[key].func.name for key in node.attr]
-            steps += [name for name in called if name in functions]
-    assert "BatchMatMulV2" in operations
-    assert ("StatelessIf" in operations) == is_prepared
-    assert "ReadVariableOp" not in operations
+    loops = {"While", "StatelessWhile"}
+    (step,) = [found for found in map(operations, bodies) if not found & loops]
+    assert "BatchMatMulV2" in step
+    assert ("StatelessIf" in step) == is_prepared
+    assert "ReadVariableOp" not in step
+    assert "ResourceGather" not in set().union(*map(operations, functions))
 
 
 def test_a_source_without_words_becomes_nothing(parts):
