@@ -27,7 +27,6 @@ MODULES = {
     "FineTuningSchedule": "training.schedule",
     "LabelSmoothedCrossEntropy": "training.losses",
     "LayerNormalization": "layers.layer_norm",
-    "Linear": "layers.linear",
     "MultiHeadAttention": "layers.attention",
     "Perplexity": "model.train_step",
     "PositionalEncoding": "layers.positional_encoding",

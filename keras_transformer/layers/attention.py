@@ -12,7 +12,11 @@ from keras import ops
 from keras_transformer import config as config_lib
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initialization import initializer_unless_skipped
-from keras_transformer.layers.linear import Linear, matmul_transpose_b, reshape
+from keras_transformer.layers.linear import (
+    flatten_positions,
+    matmul_transpose_b,
+    reshape,
+)
 
 Tensor = Any
 
@@ -153,13 +157,14 @@ class MultiHeadAttention(keras.layers.Layer):
     def call(self, query, source=None, attention_mask=None, training=None):
         key, value = self.project_source(query if source is None else source)
         heads, weights = self.attend(
-            self._split_heads(self.query_projection(query)),
+            self._heads(self.query_projection, query),
             key,
             value,
             attention_mask,
             lambda weights: self.dropout(weights, training=training),
         )
-        return self.output_projection(self._join_heads(heads)), weights
+        output = self.output_projection(self._join_heads(heads))
+        return reshape(output, (*ops.shape(query)[:2], self.d_model)), weights
 
     def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values of the sequence to attend to.
@@ -172,8 +177,8 @@ class MultiHeadAttention(keras.layers.Layer):
             float `[batch, heads, key_length, value_dim]`.
         """
         return (
-            self._split_heads(self.key_projection(source)),
-            self._split_heads(self.value_projection(source)),
+            self._heads(self.key_projection, source),
+            self._heads(self.value_projection, source),
         )
 
     def attend(
@@ -207,12 +212,12 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
         }
 
-    def _linear(self, width_in: int, width_out: int, name: str) -> Linear:
+    def _linear(self, width_in: int, width_out: int, name: str) -> keras.layers.Dense:
         # Half of Glorot's range (the paper does not say). With the full range,
         # untrained attention adds nearly the same large vector at every position, which
         # post-norm layers pass on: the encoder may never learn to distinguish
         # positions.
-        layer = Linear(
+        layer = keras.layers.Dense(
             width_out,
             use_bias=self.use_bias,
             kernel_initializer=initializer_unless_skipped(
@@ -226,17 +231,17 @@ class MultiHeadAttention(keras.layers.Layer):
         layer.build((None, width_in))
         return layer
 
-    def _split_heads(self, projected: Tensor) -> Tensor:
-        """`[batch, length, heads * width]` -> `[batch, heads, length, width]`."""
-        width = projected.shape[-1] // self.num_heads
-        sizes = (*ops.shape(projected)[:2], self.num_heads, width)
+    def _heads(self, projection: keras.layers.Dense, inputs: Tensor) -> Tensor:
+        """Project `[batch, length, d_model]` to `[batch, heads, length, width]`."""
+        projected = projection(flatten_positions(inputs))
+        width = projection.units // self.num_heads
+        sizes = (*ops.shape(inputs)[:2], self.num_heads, width)
         return ops.transpose(reshape(projected, sizes), (0, 2, 1, 3))
 
     def _join_heads(self, heads: Tensor) -> Tensor:
-        """`[batch, heads, length, width]` -> `[batch, length, heads * width]`."""
-        joined = ops.transpose(heads, (0, 2, 1, 3))
+        """`[batch, heads, length, width]` -> `[batch * length, heads * width]`."""
         width = self.num_heads * self.value_dim
-        return reshape(joined, (*ops.shape(joined)[:2], width))
+        return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, width))
 
 
 def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import keras
+from keras import ops
 
 from keras_transformer import config as config_lib
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initialization import initializer_unless_skipped
-from keras_transformer.layers.linear import Linear
+from keras_transformer.layers.linear import flatten_positions, reshape
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -56,7 +57,7 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
 
     def build(self, inputs_shape):
-        self.hidden = Linear(
+        self.hidden = keras.layers.Dense(
             self.d_ff,
             activation=self.activation,
             kernel_initializer=initializer_unless_skipped("glorot_uniform"),
@@ -66,7 +67,7 @@ class FeedForward(keras.layers.Layer):
         self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
-        self.output_projection = Linear(
+        self.output_projection = keras.layers.Dense(
             self.d_model,
             kernel_initializer=initializer_unless_skipped("glorot_uniform"),
             dtype=self.dtype_policy,
@@ -77,8 +78,9 @@ class FeedForward(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, training=None):
-        hidden = self.dropout(self.hidden(inputs), training=training)
-        return self.output_projection(hidden)
+        hidden = self.hidden(flatten_positions(inputs))
+        outputs = self.output_projection(self.dropout(hidden, training=training))
+        return reshape(outputs, ops.shape(inputs))
 
     def get_config(self):
         return {

@@ -1,41 +1,21 @@
-"""Linear maps as single matrix products."""
+"""Linear maps as single matrix products over all positions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import tensorflow as tf
 from keras import ops
 
 Tensor = Any
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Linear(keras.layers.Dense):
-    """Keras's dense layer, computed as one matrix product over all positions.
-
-    For inputs of three axes Keras uses `tensordot`, which adds about twenty operations
-    in TensorFlow.
-
-    Call arguments:
-        inputs: float `[batch, length, width]` or `[rows, width]`.
-
-    Returns:
-        float `[..., units]`, in the compute dtype.
-    """
-
-    def call(self, inputs, training=None):
-        outputs = super().call(flatten_positions(inputs), training=training)
-        if len(inputs.shape) == 2:
-            return outputs
-        return reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
-
-
 def flatten_positions(inputs: Tensor) -> Tensor:
-    """Return `[..., width]` as `[rows, width]`."""
-    if len(inputs.shape) == 2:
-        return inputs
+    """Return `[..., width]` as `[rows, width]`.
+
+    `keras.layers.Dense` multiplies that as it is. For inputs of three axes it uses
+    `tensordot`, which adds about twenty operations in TensorFlow.
+    """
     return ops.reshape(inputs, (-1, inputs.shape[-1]))
 
 

@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.initialization import skip_weight_init
-from keras_transformer.layers.linear import Linear
 from keras_transformer.model.transformer import Transformer
 
 _ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
@@ -62,7 +61,7 @@ def merged(model: Transformer) -> Transformer:
     return plain
 
 
-def _linear_layers(model: Transformer) -> Iterator[Linear]:
+def _linear_layers(model: Transformer) -> Iterator[keras.layers.Dense]:
     for layer in (*model.encoder.layers, *model.decoder.layers):
         attentions = [layer.self_attention]
         if layer in model.decoder.layers:
