@@ -171,7 +171,7 @@ def make_loss_measure(run: Run) -> Callable[[], dict[str, float]]:
     dataset = process.distribute(make_dataset)
     # Every replica takes the same number of batches; a dataset that is distributed has
     # no length of its own.
-    steps = len(make_dataset()) if process.count > 1 else None
+    steps = len(make_dataset()) if process.num_replicas > 1 else None
 
     def measure_loss():
         metrics = model.evaluate(dataset, steps=steps, return_dict=True, verbose=0)

@@ -141,11 +141,31 @@ class Process:
         Args:
             make_dataset: Takes `shares` as keywords.
         """
+        if isinstance(self.strategy, tf.distribute.MirroredStrategy):
+            return self._one_pipeline_per_replica(make_dataset)
         dataset = make_dataset(**self.shares)
         if self.count == 1:
             return dataset
         # Keras would give every worker the same part of a batch.
         return self.strategy.distribute_datasets_from_function(lambda context: dataset)
+
+    def _one_pipeline_per_replica(self, make_dataset):
+        """Let each replica read its own part of a batch.
+
+        Where a strategy divides the batches of one pipeline, TensorFlow 2.21 waits at
+        the end for its autotune thread, up to as long as the pipeline has run.
+        """
+        return self.strategy.distribute_datasets_from_function(
+            lambda context: make_dataset(
+                replicas=[context.input_pipeline_id], num_replicas=self.num_replicas
+            ),
+            tf.distribute.InputOptions(
+                experimental_fetch_to_device=False,
+                experimental_replication_mode=(
+                    tf.distribute.InputReplicationMode.PER_REPLICA
+                ),
+            ),
+        )
 
     def sum_over_processes(self, value: float) -> float:
         """Return the sum of `value` over all processes, which must all call this."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.data import evaluation_dataset, training_dataset
 from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
+from keras_transformer.training.strategies import Process
 
 NUM_PAIRS = 101
 
@@ -75,10 +76,18 @@ def test_element_spec_leaves_rows_and_length_open(corpus):
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
 
 
-def test_strategy_splits_the_rows_between_replicas(corpus, two_replicas):
+@pytest.mark.parametrize("by", ["strategy", "process"])
+def test_rows_are_split_between_replicas(corpus, two_replicas, by):
     plan = corpus.batch_plan(tokens_per_batch=40, rows_multiple=2)
     strategy = two_replicas
-    dataset = strategy.experimental_distribute_dataset(training_dataset(corpus, plan))
+
+    def make(**shares):
+        return training_dataset(corpus, plan, rows_multiple=2, **shares)
+
+    if by == "strategy":
+        dataset = strategy.experimental_distribute_dataset(make())
+    else:
+        dataset = Process(strategy).distribute(make)
     for step, (source, _) in enumerate(itertools.islice(iter(dataset), 7)):
         parts = [part.numpy() for part in strategy.experimental_local_results(source)]
         planned = plan.batch(step)
