@@ -11,7 +11,8 @@ in float32 and int8, alternating. The
 difference of the two files is the steady rate; the rest of the time is the start.
 Prints a line of JSON for each run and each program, and one with how many times faster
 the faster setting of the export is than that of CTranslate2 in each precision. Needs a
-vocabulary of SentencePiece.
+vocabulary of SentencePiece. CTranslate2 stops a search when `beam_size` hypotheses have
+ended, as our search does with --early_stopping.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import file_rates, measure, timed_process
-from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
@@ -37,6 +38,7 @@ _LINES = flags.DEFINE_integer("lines", 20_000, "Lines to translate.", lower_boun
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Runs of each program.", lower_bound=1)
 _PROGRAMS = flags.DEFINE_list("programs", None, "Programs to run; default: all.")
 flags.adopt_module_key_flags(model_flags)
+flags.adopt_module_key_flags(search_flags)
 
 _PRECISIONS = ("float32", "int8")
 # Sentences of a batch of CTranslate2; other sizes were not measured.
@@ -82,7 +84,9 @@ def make_models(folder: pathlib.Path) -> dict[str, float]:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter, saved_model
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
+    translator = ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value, **search_flags.given()
+    )
     saved_model.export(translator, folder / "export", signatures=["serving_default"])
     for precision in _PRECISIONS:
         ctranslate2_converter.convert(translator, folder / precision, precision)
@@ -128,10 +132,11 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
             json.dumps(options),
         ]
 
-    checkpoint = [f"--checkpoint={CHECKPOINT.value}"] if CHECKPOINT.value else []
+    given = [flag for flag in (CHECKPOINT, *search_flags.ALL) if flag.value is not None]
+    options_given = [f"--{flag.name}={flag.value}" for flag in given]
     found = {
         "saved_model": own(f"--saved_model={folder / 'export' / '1'}"),
-        "model_dir": own(f"--model_dir={MODEL_DIR.value}", *checkpoint),
+        "model_dir": own(f"--model_dir={MODEL_DIR.value}", *options_given),
     }
     if cores > 1:
         found[f"saved_model_{cores}"] = own(

@@ -373,6 +373,9 @@ class DecodingConfig:
     # A phrase of up to 8 tokens occurs at most this often in a row; 0: off. Translation
     # only.
     max_repetitions: int = 0
+    # Stop the search of a sentence as soon as `beam_size` hypotheses have ended, as in
+    # CTranslate2, Marian and fairseq. By default it stops when no other can be better.
+    early_stopping: bool = False
 
     def __post_init__(self):
         check_at_least("beam_size", self.beam_size, 1)

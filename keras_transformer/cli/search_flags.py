@@ -33,8 +33,20 @@ MAX_REPETITIONS = flags.DEFINE_integer(
     "is off; default: the model's.",
     lower_bound=0,
 )
+EARLY_STOPPING = flags.DEFINE_bool(
+    "early_stopping",
+    None,
+    "Stop the search of a sentence as soon as --beam_size hypotheses have ended; "
+    "faster, and the best one may be missed; default: the model's.",
+)
 # All of them. An export has fixed them.
-ALL = (BEAM_SIZE, LENGTH_PENALTY_ALPHA, NO_REPEAT_NGRAM_SIZE, MAX_REPETITIONS)
+ALL = (
+    BEAM_SIZE,
+    LENGTH_PENALTY_ALPHA,
+    NO_REPEAT_NGRAM_SIZE,
+    MAX_REPETITIONS,
+    EARLY_STOPPING,
+)
 
 
 def given() -> dict[str, Any]:

@@ -205,12 +205,13 @@ def beam_search(
             uses the input's length + 50. 0 gives no hypothesis.
         max_steps: Bound on all `max_lengths`, and the last axis of `tokens`. A Python
             int under XLA.
-        config: `beam_size`, the length penalty, `force_eos`, `no_repeat_ngram_size` and
-            `max_repetitions` are read. With `force_eos` the last token of a sentence at
-            its limit can only be EOS, and is scored with the model's probability. With
-            the last two, tokens that repeat what their hypothesis has become
-            impossible; others keep the model's probability. A forced prefix may repeat
-            itself.
+        config: All fields but the limits of lengths are read. With `force_eos` the last
+            token of a sentence at its limit can only be EOS, and is scored with the
+            model's probability. With `no_repeat_ngram_size` and `max_repetitions`,
+            tokens that repeat what their hypothesis has become impossible; others keep
+            the model's probability. A forced prefix may repeat itself. With
+            `early_stopping` only a hypothesis that ends among the best `beam_size`
+            continuations counts as ended.
         bos_id: The first input. The model may also choose it as an output.
         eos_id: Ends a hypothesis.
         pad_id: Fills `tokens` after the end.
@@ -545,7 +546,11 @@ def keep_finished(
     settings: Settings, search: SearchState, candidates: Candidates
 ) -> SearchState:
     """Keep the best-scored of the finished hypotheses and those that end now."""
-    ending = tf.where(candidates.is_ending, candidates.log_probs, NEGATIVE_INFINITY)
+    is_ending = candidates.is_ending
+    if settings.config.early_stopping:
+        # Otherwise unlikely endings of the first steps would fill the slots.
+        is_ending &= tf.range(is_ending.shape[1]) < settings.config.beam_size
+    ending = tf.where(is_ending, candidates.log_probs, NEGATIVE_INFINITY)
     ending_scores = normalized_scores(ending, candidates.lengths, settings.config)
     # Earlier ones come first, so they win a tie. -> [batch, beam + C]
     scores = tf.concat([search.finished_scores, ending_scores], axis=1)
@@ -567,6 +572,8 @@ def mark_done(
 ) -> SearchState:
     """Mark sentences at their limit, with nothing alive, or with a certain result.
 
+    With `early_stopping` also those with `beam_size` finished hypotheses.
+
     A log probability only decreases, and for alpha >= 0 the penalty is largest at the
     limit. So no alive hypothesis can score more than its present log probability
     divided by the penalty at the limit.
@@ -576,6 +583,8 @@ def mark_done(
     if settings.num_certain is not None:
         bound = normalized_scores(best_alive, limits, settings.config)
         is_done |= search.finished_scores[:, settings.num_certain - 1] >= bound
+    if settings.config.early_stopping:
+        is_done |= is_possible(search.finished_scores[:, -1])
     return search._replace(is_done=is_done)
 
 

@@ -424,6 +424,8 @@ def _decoding_config(options, generation, names) -> DecodingConfig:
         length_penalty="power",
         length_penalty_alpha=generation.get("length_penalty", 1.0),
         no_repeat_ngram_size=generation.get("no_repeat_ngram_size", 0),
+        # False and "never" bound what an unfinished hypothesis can reach.
+        early_stopping=generation.get("early_stopping") is True,
         max_input_length=int(min(limits)),
     )
 

@@ -222,6 +222,7 @@ def generation_options(config: ModelConfig, decoding: DecodingConfig) -> dict[st
         "num_beams": decoding.beam_size,
         "length_penalty": decoding.length_penalty_alpha,
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
+        "early_stopping": decoding.early_stopping,
         "max_length": _longest_output(decoding),
         **_special_ids(config, decoding),
     }

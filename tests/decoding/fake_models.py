@@ -108,6 +108,7 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
         force_eos=arguments.pop("force_eos", False),
         no_repeat_ngram_size=arguments.pop("no_repeat_ngram_size", 0),
         max_repetitions=arguments.pop("max_repetitions", 0),
+        early_stopping=arguments.pop("early_stopping", False),
     )
     return beam_search(
         model.step,
@@ -172,6 +173,7 @@ def reference_search(
     beam_size: int,
     alpha: float,
     is_allowed=lambda tokens: True,
+    early_stopping: bool = False,
 ):
     """The rules of the search in lists: [(finished, score, tokens)], best first."""
     table, size = token_log_probs(model, sentence), model.vocab_size
@@ -189,9 +191,14 @@ def reference_search(
         ]
         wanted = 2 * beam_size if beam_size > 1 else 1
         longer = sorted(longer, reverse=True)[:wanted]
-        ending = [(x / penalty(len(y), alpha), y) for x, y in longer if y[-1] == EOS_ID]
+        may_end = longer[:beam_size] if early_stopping else longer
+        ending = [
+            (x / penalty(len(y), alpha), y) for x, y in may_end if y[-1] == EOS_ID
+        ]
         finished = sorted(finished + ending, reverse=True)[:beam_size]
         alive = [x for x in longer if x[1][-1] != EOS_ID][:beam_size]
+        if early_stopping and len(finished) == beam_size:
+            return [(True, *x) for x in finished]
     ranked = [(True, *x) for x in finished]
     ranked += [(False, x / penalty(limit, alpha), y) for x, y in alive]
     return ranked[:beam_size]

@@ -69,6 +69,24 @@ def test_narrow_beams_follow_the_rules_written_with_lists(beam_size, alpha):
         assert result.finished[sentence, : len(scores)].numpy().tolist() == is_finished
 
 
+@pytest.mark.parametrize("stop_early", [True, False])
+@pytest.mark.parametrize("beam_size", [1, 2, 3])
+def test_early_stopping_takes_the_first_that_end(beam_size, stop_early):
+    model = random_model(3, batch=40, vocab_size=5, max_steps=5, scale=0.5)
+    options = {"beam_size": beam_size, "num_best": beam_size, "stop_early": stop_early}
+    result = search(model, [5] * 40, early_stopping=True, **options)
+    exact = search(model, [5] * 40, **options)
+    is_other = 0
+    for sentence in range(40):
+        expected = reference_search(
+            model, sentence, 5, beam_size, 0.6, early_stopping=True
+        )
+        words = ["".join(".abcd"[x] for x in tokens) for _, _, tokens in expected]
+        assert spelled(result, sentence) == words
+        is_other += words != spelled(exact, sentence)
+    assert bool(is_other) == (beam_size > 1)
+
+
 def test_every_hypothesis_sees_its_own_past_through_the_ancestry():
     """A wrong past would give the probabilities of another prefix (or NaN)."""
     model = random_model(7, batch=2, vocab_size=5, max_steps=5, scale=0.3)

@@ -177,6 +177,7 @@ def test_transformers_finds_what_it_reads(tmp_path):
     assert generation["bad_words_ids"] == [[0]]
     assert (generation["num_beams"], generation["length_penalty"]) == (4, 0.6)
     assert generation["no_repeat_ngram_size"] == 3
+    assert generation["early_stopping"] is False
     assert tokenizer["split_special_tokens"] is True
     assert tokenizer["model_max_length"] == 90
     read = importing.read(tmp_path / "published")

@@ -233,6 +233,14 @@ def test_null_is_an_option_that_is_not_set(tmp_path):
     assert (read.model, read.decoding) == (plain.model, plain.decoding)
 
 
+@pytest.mark.parametrize("value", [True, False, "never", None])
+def test_early_stopping_is_read(tmp_path, value):
+    folder = tmp_path / "published"
+    small_published.write_huggingface(folder)
+    with_option("generation_config.json", early_stopping=value)(folder)
+    assert importing.read(folder).decoding.early_stopping == (value is True)
+
+
 @pytest.mark.parametrize("family", ["marian", "npz"])
 def test_languages_of_one_pair_are_recorded(tmp_path, family):
     """Scores of Japanese text need the language, which Marian's files do not have."""
