@@ -39,12 +39,12 @@ def step_weights(
     output_bias = output.output_bias
     return StepWeights(
         embeddings=_table(model.target_embedding),
-        positions=_read(positions.table) if positions.encoding == "learned" else None,
+        positions=_rows(positions.table) if positions.encoding == "learned" else None,
         embedding_norm=None if embedding_norm is None else _norm(embedding_norm),
         layers=layers,
         final_norm=None if final_norm is None else _norm(final_norm),
-        output=tf.cast(_rows(_read(output.embeddings), listed), output.compute_dtype),
-        output_bias=None if output_bias is None else _rows(_read(output_bias), listed),
+        output=_table(output, listed),
+        output_bias=None if output_bias is None else _rows(output_bias, listed),
         packed_output=packed_output,
     )
 
@@ -105,22 +105,18 @@ def _norm(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:
     return tuple(shared_traces.values([layer.gamma, layer.beta]))
 
 
-def _table(embedding: keras.layers.Layer) -> tf.Tensor:
-    """Return the matrix of an embedding, float `[vocab_size, d_model]`."""
-    return tf.cast(_read(embedding.embeddings), embedding.compute_dtype)
+def _table(embedding: keras.layers.Layer, listed: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the matrix of an embedding, or its rows `listed`: `[rows, d_model]`."""
+    return tf.cast(_rows(embedding.embeddings, listed), embedding.compute_dtype)
 
 
-def _read(variable: keras.Variable) -> tf.Tensor:
-    """Read a variable as a whole.
+def _rows(variable: keras.Variable, listed: tf.Tensor | None = None) -> tf.Tensor:
+    """Return a variable's rows of these ids; None: all.
 
-    Gathering rows of a variable itself would make TensorFlow copy it at each later read
-    as a whole, such as the encoder's: with 37,000 x 512 weights, 76 MB.
+    It is read as a whole. Gathering rows of the variable itself would make TensorFlow
+    copy it at each later read, such as the encoder's: with 37,000 x 512 weights, 76 MB.
     """
-    return tf.convert_to_tensor(variable.value)
-
-
-def _rows(values: tf.Tensor, listed: tf.Tensor | None) -> tf.Tensor:
-    """Return the rows of these ids; None: all."""
+    (values,) = shared_traces.values([variable])
     return values if listed is None else tf.gather(values, listed)
 
 
