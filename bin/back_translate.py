@@ -84,6 +84,7 @@ def check_flags() -> None:
     programs.check_given(_OUTPUT)
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
+    programs.check_output(_OUTPUT, _INPUT)
     for flag in (CHECKPOINT, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if _SAVED_MODEL.value is not None and flag.value is not None:
             raise ValueError(
@@ -98,7 +99,7 @@ def made_from(lines) -> dict:
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
         "languages": list(language_flags.given()),
         "method": _METHOD.value,
-        "sampling": sampling_flags.given(),
+        **sampling_flags.given(),
         "batch_size": _BATCH_SIZE.value,
     }
 
@@ -107,6 +108,7 @@ def translate(lines, write, block_size, first) -> int:
     """Translate and write from a line on; return the number of lines that were cut."""
     from keras_transformer.inference import batching, translator
 
+    language_flags.report_untold(lines)
     num_cut = 0
     with batching.without_graph_optimizer(len(lines)):
         blocks = translator.translate_in_blocks(

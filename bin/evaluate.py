@@ -355,6 +355,8 @@ def check_flags() -> None:
         if flag.value:
             chosen = _HYPOTHESIS if _HYPOTHESIS.value else _DATA_DIR
             raise ValueError(f"--{flag.name} and --{chosen.name} exclude each other.")
+    for flag in (_OUTPUT, _REPORT):
+        programs.check_output(flag, _SOURCE, _REFERENCE, _HYPOTHESIS)
     folder = _DATA_DIR.value
     if folder and not (pathlib.Path(folder) / "metadata.json").is_file():
         raise FileNotFoundError(

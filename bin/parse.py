@@ -21,6 +21,7 @@ line in the output is empty. A smaller --beam_size than the paper's 21 is faster
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 
@@ -109,6 +110,8 @@ def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
+    if not os.path.isdir(_OUTPUT.value or ""):
+        programs.check_output(_OUTPUT, _INPUT)
     if _SAVED_MODEL.value is None:
         return
     for flag in (*search_flags.ALL, CHECKPOINT, _UNCONSTRAINED):

@@ -37,6 +37,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import pathlib
 import sys
 
@@ -150,7 +151,8 @@ def _made_from(lines, protection):
     """Return what the output depends on."""
     return {
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
-        "search": {**search_flags.given(), "shortlist": bool(SHORTLIST.value)},
+        **search_flags.given(),
+        "shortlist": bool(SHORTLIST.value),
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
@@ -168,6 +170,12 @@ def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
+    programs.check_output(_OUTPUT, _INPUT, protection_flags.GLOSSARY)
+    if _NUM_WORKERS.value > (most := os.cpu_count() or 1):
+        raise ValueError(
+            f"--num_workers must be at most {most}, the cores of this machine. "
+            f"Received: {_NUM_WORKERS.value}."
+        )
     for flag in (_ALIGNMENTS, _TOKEN_SCORES):
         if flag.value and (_NBEST.value is not None or _FORMAT.value != "lines"):
             raise ValueError(f"--{flag.name} is for --format=lines without --nbest.")
@@ -216,6 +224,7 @@ def _translate(protection, lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(stack)
+        language_flags.report_untold(lines)
         protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
         return translate(model, protection, lines, write, block_size, first)

@@ -92,6 +92,7 @@ _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
 def main() -> dict:
     """Send requests, write the answers and return the JSON summary."""
     programs.check_given(_SERVER, _MODEL_NAME)
+    programs.check_output(_OUTPUT, _INPUT, _SECOND_INPUT, protection_flags.GLOSSARY)
     config = client.ClientConfig(
         server=_SERVER.value,
         model_name=_MODEL_NAME.value,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -25,6 +26,9 @@ SPACE = "\u2581"
 PLACEHOLDER = "<ph{}>"
 OPENING_TAG = "<pc{}>"
 CLOSING_TAG = "</pc{}>"
+
+# A tag before a source, such as <news>; not a special piece, a byte or a placeholder.
+TAG = re.compile(r"<(?!(?:pad|unk|s|0x[0-9A-F]{2}|p[hc][0-9]+)>)[\w.-]+>")
 
 NORM_PLACEMENTS = ("post", "pre")
 POSITION_ENCODINGS = ("sinusoidal", "learned")

@@ -89,6 +89,21 @@ def check_given(*needed: flags.FlagHolder) -> None:
             raise ValueError(f"--{flag.name} is needed.")
 
 
+def check_output(output: flags.FlagHolder, *inputs: flags.FlagHolder) -> None:
+    """Raise ValueError if the file to write is a folder, or one of those to read."""
+    path = output.value
+    if path and os.path.isdir(path):
+        raise ValueError(f"--{output.name} names a folder, {path}. Name a file.")
+    for flag in inputs:
+        # Standard input and output may be the same terminal.
+        are_files = all(name and os.path.isfile(name) for name in (path, flag.value))
+        if are_files and os.path.samefile(path, flag.value):
+            raise ValueError(
+                f"--{output.name} would overwrite the file of --{flag.name}, {path}. "
+                "Name another file."
+            )
+
+
 @contextlib.contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
     """Turn a package that is not installed into a ValueError that says what to do.

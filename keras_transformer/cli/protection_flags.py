@@ -14,7 +14,7 @@ _PROTECT = flags.DEFINE_list(
     f"What translations must have as it is, among {', '.join(protection.KINDS)}. A "
     "model with placeholders keeps each; for others the alignment of words is a guess.",
 )
-_GLOSSARY = flags.DEFINE_string(
+GLOSSARY = flags.DEFINE_string(
     "glossary",
     None,
     "Text file of terms that translations must have: a source term, a tab and its "
@@ -25,7 +25,7 @@ _GLOSSARY = flags.DEFINE_string(
 
 def is_given() -> bool:
     """Return whether a flag asks for protection."""
-    return bool(_PROTECT.value or _GLOSSARY.value)
+    return bool(_PROTECT.value or GLOSSARY.value)
 
 
 def read() -> protection.Protection:
@@ -35,7 +35,7 @@ def read() -> protection.Protection:
         FileNotFoundError: If there is no such glossary.
         ValueError: If a kind is unknown, or a line of the glossary is wrong.
     """
-    terms = protection.read_glossary(_GLOSSARY.value) if _GLOSSARY.value else ()
+    terms = protection.read_glossary(GLOSSARY.value) if GLOSSARY.value else ()
     return protection.Protection(_PROTECT.value, terms)
 
 

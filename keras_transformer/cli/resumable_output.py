@@ -21,8 +21,8 @@ from keras_transformer import atomic_files, text_files
 RESUME = flags.DEFINE_bool(
     "resume",
     False,
-    "Go on with OUTPUT.partial, which a run that ended early has left; without one, "
-    "begin anew.",
+    "Go on with OUTPUT.partial, which a run that ended early has left, after its last "
+    "whole block; without one, begin anew.",
 )
 
 
@@ -61,6 +61,7 @@ def resumable_writer(
         The function that writes lines, and the number of the first input to do.
 
     Raises:
+        FileExistsError: Without --resume, if an earlier run has left its output.
         ValueError: With --resume, if there is no output file, or what is there was made
             from something else.
     """
@@ -73,10 +74,19 @@ def resumable_writer(
     partial = pathlib.Path(f"{os.path.realpath(output)}.partial")
     record = pathlib.Path(f"{partial}.json")
     kept = Kept()
-    if RESUME.value and partial.exists():
+    if partial.exists() and partial.stat().st_size:
+        if not RESUME.value:
+            raise FileExistsError(
+                f"{partial} is of a run that ended early, if none is writing it now. "
+                "Give --resume to go on with it, or delete it."
+            )
         _check_record(record, made_from)
         kept = _kept(partial, block_size, input_of_line)
-        print(f"{partial} has {kept.inputs:,} inputs; going on.", file=sys.stderr)
+        print(
+            f"{partial}: going on after {kept.inputs:,} inputs, in whole blocks of "
+            f"{block_size:,}.",
+            file=sys.stderr,
+        )
     try:
         with text_files.line_writer(output, kept.lines, kept.size, line_end) as write:
             atomic_files.atomic_write(record, json.dumps(made_from, indent=2))
@@ -105,16 +115,20 @@ def fingerprints(lines: Iterable[str], model: pathlib.Path) -> dict[str, Any]:
 
 def _check_record(record: pathlib.Path, made_from: Mapping[str, Any]) -> None:
     """Raise ValueError unless the unfinished output was made from the same."""
+    partial = record.with_suffix("")
     try:
         before = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = {}
-    now = json.loads(json.dumps(made_from))
-    differing = [name for name, value in now.items() if before.get(name) != value]
-    if differing:
+    except (OSError, ValueError) as error:
         raise ValueError(
-            f"{record.with_suffix('')} was made with another {', '.join(differing)}, "
-            "so it cannot be resumed. Translate without --resume to begin anew."
+            f"What {partial} was made from cannot be read from {record.name}, so it "
+            "cannot be resumed. Delete it to begin anew."
+        ) from error
+    now = json.loads(json.dumps(made_from))
+    names = dict.fromkeys([*now, *before])
+    if differing := [name for name in names if before.get(name) != now.get(name)]:
+        raise ValueError(
+            f"{partial} was made with another {', '.join(differing)}, so it cannot be "
+            "resumed. Give the same again, or delete it to begin anew."
         )
 
 

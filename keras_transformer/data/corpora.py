@@ -14,11 +14,10 @@ from typing import Any
 
 import yaml
 
-from keras_transformer.config import PairFilters
+from keras_transformer.config import TAG, PairFilters
 
 SPLITS = ("train", "valid", "test")
 
-_TAG = re.compile(r"<[\w.-]+>")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*")
 # Tag of YAML's `<<`, which adds the fields of another mapping.
 _MERGE = "tag:yaml.org,2002:merge"
@@ -151,14 +150,14 @@ def read(
     found = []
     for number, entry in enumerate(entries, start=1):
         name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name.strip():
+        if name is None or name == "":
             raise ValueError(
                 f"{path}: entry {number} of `corpora` has no name. Add `name: NAME`."
             )
-        if not name.isprintable():
+        if not isinstance(name, str) or not name.isprintable() or name.isspace():
             raise ValueError(
                 f"{path}: entry {number} of `corpora`: `name` must be one line of "
-                f"text, not {name!r}. Rename it."
+                f"text, not {name!r}. Rename it, or put it into quotes."
             )
         try:
             found += _corpora_of_entry(entry, defaults, path.parent)
@@ -289,9 +288,10 @@ def _check_values(corpus: Corpus) -> None:
             raise ValueError("`weight` is for split: train. Leave it out.")
     if corpus.alignments is not None and corpus.split != "train":
         raise ValueError("`alignments` is for split: train. Leave it out.")
-    if corpus.tag is not None and not _TAG.fullmatch(corpus.tag):
+    if corpus.tag is not None and not TAG.fullmatch(corpus.tag):
         raise ValueError(
-            f"`tag` must be one word in brackets, such as <news>, not {corpus.tag!r}."
+            "`tag` must be one word in brackets, such as <news>, and no piece of every "
+            f"vocabulary, such as <s>, not {corpus.tag!r}."
         )
     for name in ("source_language", "target_language"):
         code = getattr(corpus, name)
@@ -323,6 +323,8 @@ def _check_together(corpora: Corpora) -> None:
             origin = corpus.dataset, corpus.split, *languages
         else:
             origin = corpus.source.resolve(), corpus.target.resolve()
+            if origin[0] == origin[1]:
+                raise corpora.refuse(corpus, "`source` and `target` are one file.")
         if origin in origins:
             other = origins[origin]
             raise corpora.refuse(

@@ -22,6 +22,7 @@ from keras_transformer.config import SPACE
 from keras_transformer.tokenization import sentencepiece_proto, training_text
 from keras_transformer.tokenization.sentence_piece import (
     SentencePieceTokenizer,
+    is_symbol,
     symbol_piece,
 )
 
@@ -100,9 +101,9 @@ def extend(
         )
     if not replaced:
         raise ValueError(
-            "No piece could be added: the vocabulary has the symbols, and the text has "
-            f"no pairs of pieces that occur {_LEAST_COUNT} times, and are not side by "
-            "side in the old text. Give more text or other symbols."
+            "No piece could be added: no two pieces occur side by side in the text "
+            f"{_LEAST_COUNT} times, or they do so in the old text too. Give more text, "
+            "or --resplit to let new pieces shorten the old text."
         )
     joined = tuple(map("".join, merges))
     return Extension(
@@ -122,8 +123,11 @@ def _check(tokenizer: SentencePieceTokenizer, symbols: Sequence[str]) -> None:
             "can be extended."
         )
     for symbol in symbols:
-        if not symbol or any(letter.isspace() for letter in symbol):
-            raise ValueError(f"`symbols` must be words. Received: {symbol!r}.")
+        if not is_symbol(symbol):
+            raise ValueError(
+                "`symbols` must be tags such as <bt>, or languages such as >>de<<. "
+                f"Received: {symbol!r}."
+            )
         if tokenizer.has_symbol(symbol) or list(symbols).count(symbol) > 1:
             raise ValueError(f"The vocabulary has {symbol} already. Leave it out.")
 

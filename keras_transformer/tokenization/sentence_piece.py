@@ -230,6 +230,15 @@ def train_bpe(
     return SentencePieceTokenizer(_without_paths(proto), kind="bpe")
 
 
+def is_symbol(word: str) -> bool:
+    """Return whether a word is a tag, a target language or a placeholder."""
+    forms = (config.TAG, _PLACEHOLDER)
+    return bool(
+        _LANGUAGE.fullmatch(_SPACE + word)
+        or any(form.fullmatch(word) for form in forms)
+    )
+
+
 def symbol_piece(symbol: str) -> str:
     """Return the piece of a symbol."""
     if _PLACEHOLDER.fullmatch(symbol):

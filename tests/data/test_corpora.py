@@ -159,6 +159,17 @@ REFUSED = {
         "corpus 'again': it has the same pairs as 'back'.",
     ),
     "no name": ("name: news, ", "", "entry 1 of `corpora` has no name. Add `name: NA"),
+    "no fields": (
+        "{name: news, ",
+        "5\n  - {name: news, ",
+        "entry 1 of `corpora` has no",
+    ),
+    "name that is a number": (
+        "name: news",
+        "name: 2024",
+        "must be one line of text, not 2024. Rename it, or put it into quotes.",
+    ),
+    "one file": ("target: a.de", "target: a.en", "`source` and `target` are one file."),
     "unknown field": (
         "tag:",
         "tags:",
@@ -188,9 +199,11 @@ REFUSED = {
     "malformed tag": (
         "<news>",
         "news",
-        "`tag` must be one word in brackets, such as <news>, not 'news'.",
+        "`tag` must be one word in brackets, such as <news>, and no piece",
     ),
     "tag with a space": ("<news>", "<my news>", "`tag` must be one word in brackets"),
+    "tag of all vocabularies": ("<news>", "<pad>", "and no piece of every vocabulary"),
+    "tag like a placeholder": ("<news>", "<ph1>", "such as <s>, not '<ph1>'."),
     "missing file": (
         "target: b.de",
         "target: x.de",

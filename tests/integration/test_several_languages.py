@@ -111,7 +111,7 @@ def test_unknown_languages_are_refused_with_those_there_are(folder):
         place.load_translator(languages=(None, "fr"))
 
 
-def test_the_program_takes_the_target_language(folder, program_of):
+def test_the_program_takes_the_target_language(folder, program_of, capfd):
     (folder / "text").write_text("one two three\nvier\n")
     (folder / "told").write_text(">>en<< one two three\n>>en<< vier\n")
     outputs = []
@@ -122,6 +122,12 @@ def test_the_program_takes_the_target_language(folder, program_of):
         )
         outputs.append(output.read_text())
     assert outputs[0] == outputs[1]
+    assert "give --target_language" not in capfd.readouterr().err
+    program_of("bin/translate.py")(
+        model_dir=folder / "model", input=folder / "text", output=folder / "untold"
+    )
+    told = "The model writes several languages (de, en), and the first line does not"
+    assert told in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("default", [None, "en"])

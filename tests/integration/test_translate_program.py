@@ -1,5 +1,6 @@
 """The program that translates: lines are written as they come, in order."""
 
+import os
 import sys
 import types
 
@@ -154,7 +155,8 @@ def test_a_run_goes_on_from_its_last_block(
     translate(lines, saved_model="any", resume=True)
     assert (tmp_path / "out").read_text() == whole
     assert sorted(answered) == sorted(line.encode() for line in lines[num_kept:])
-    assert f"out.partial has {num_kept} inputs; going on.\n" in capfd.readouterr().err
+    told = f"out.partial: going on after {num_kept} inputs, in whole blocks of 64.\n"
+    assert told in capfd.readouterr().err
     assert not list(tmp_path.glob("out.partial*"))
 
 
@@ -165,7 +167,31 @@ def test_another_input_or_model_is_not_gone_on_with(translate, interrupted, tmp_
         translate([*lines, "more"], saved_model="any", resume=True)
     with pytest.raises(ValueError, match="made with another model, so .* begin anew"):
         translate(lines, saved_model="other", resume=True)
+    with pytest.raises(FileExistsError, match="Give --resume to go on with it, or del"):
+        translate(lines)
+    (tmp_path / "out.partial.json").unlink()
+    with pytest.raises(ValueError, match="cannot be read from out.partial.json, so"):
+        translate(lines, saved_model="any", resume=True)
     assert (tmp_path / "out.partial").read_bytes() == kept
+
+
+def test_the_input_is_not_overwritten(program_of, tmp_path):
+    (tmp_path / "in").write_text("a\n")
+    (tmp_path / "same").symlink_to(tmp_path / "in")
+    program = program_of("bin/translate.py")
+    files = {"saved_model": "any", "input": tmp_path / "in"}
+    with pytest.raises(ValueError, match="--output would overwrite the file of --inpu"):
+        program(**files, output=tmp_path / "same")
+    with pytest.raises(ValueError, match="--output names a folder, .* Name a file"):
+        program(**files, output=tmp_path)
+    assert (tmp_path / "in").read_text() == "a\n"
+
+
+def test_no_more_workers_than_cores(program_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    program = program_of("bin/translate.py")
+    with pytest.raises(ValueError, match="at most 3, the cores of .* Received: 4"):
+        program(saved_model="any", input=tmp_path / "in", num_workers=4)
 
 
 def test_resuming_needs_a_file(program_of, tmp_path):
@@ -300,6 +326,7 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     config = types.SimpleNamespace(source_language="en")
     monkeypatch.setattr(ModelDir, "read_config", lambda *_: config)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
+    monkeypatch.setattr(ModelDir, "load_tokenizer", lambda *_: translator.tokenizer)
     lines = ["one two", "", "zwei"] * 22 + ["eins"]
     translate(lines, model_dir="any", nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]

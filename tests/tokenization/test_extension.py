@@ -87,9 +87,13 @@ def test_symbols_become_one_piece(tokenizer):
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (["the"], {}, "No piece could be added: the vocabulary has the symbols"),
+        (["the"], {}, "No piece could be added: no two pieces occur side by"),
         ([""], {}, "There is no text to learn a vocabulary from"),
-        (NEW, {"symbols": ["<a b>"]}, "`symbols` must be words. Received: '<a b>'"),
+        (
+            NEW,
+            {"symbols": ["<a b>"]},
+            "`symbols` must be tags such .* Received: '<a b>'",
+        ),
         (NEW, {"symbols": ["<a>", "<a>"]}, "The vocabulary has <a> already"),
     ],
 )
