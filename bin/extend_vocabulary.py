@@ -25,6 +25,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
+from keras_transformer import wording
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 
@@ -78,8 +79,10 @@ def main() -> dict:
         checkpoint=CHECKPOINT.value,
     )
     print(
-        f"added {summary['symbols']:,} symbols, {summary['characters']:,} characters "
-        f"and {summary['merges']:,} longer pieces: {summary['vocab_size']:,} in all"
+        f"added {wording.count(summary['symbols'], 'symbol')}, "
+        f"{wording.count(summary['characters'], 'character')} and "
+        f"{wording.count(summary['merges'], 'longer piece')}: "
+        f"{summary['vocab_size']:,} in all"
     )
     if _TEXT.value:
         print(

@@ -31,7 +31,7 @@ def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
         data_dir=folder / "data",
     )
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "added 1 symbols, 2 characters and 10 longer pieces: 313 in all"
+    assert lines[0] == "added 1 symbol, 2 characters and 10 longer pieces: 313 in all"
     assert summary["tokens_after"] < summary["tokens_before"]
     old, new = ModelDir(folder / "model"), ModelDir(folder / "larger")
     before, after = old.load_translator(), new.load_translator()
