@@ -323,8 +323,6 @@ def _check_together(corpora: Corpora) -> None:
             origin = corpus.dataset, corpus.split, *languages
         else:
             origin = corpus.source.resolve(), corpus.target.resolve()
-            if origin[0] == origin[1]:
-                raise corpora.refuse(corpus, "`source` and `target` are one file.")
         if origin in origins:
             other = origins[origin]
             raise corpora.refuse(

@@ -169,7 +169,6 @@ REFUSED = {
         "name: 2024",
         "must be one line of text, not 2024. Rename it, or put it into quotes.",
     ),
-    "one file": ("target: a.de", "target: a.en", "`source` and `target` are one file."),
     "unknown field": (
         "tag:",
         "tags:",

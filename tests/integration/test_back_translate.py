@@ -23,6 +23,7 @@ def back_translate(program_of, translator, monkeypatch, tmp_path):
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **__: translator)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
     monkeypatch.setattr(ModelDir, "read_config", lambda *_: None)
+    monkeypatch.setattr(ModelDir, "load_tokenizer", lambda *_: translator.tokenizer)
 
     def run(lines, **options):
         (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
