@@ -342,24 +342,28 @@ def test_a_run_gives_a_translator_as_the_guide_says(repository, worked):
     assert folder.run("python guide.py").split() == ["2"]
 
 
+# The files of corpora that a page shows, in its order.
+CORPORA = {
+    "fast_models.md": ["distilled"],
+    "fine_tuning.md": ["both"],
+    "several_corpora.md": ["corpora", "languages"],
+}
+
+
 def prepare(folder, page):
     """Write what the commands of a page read."""
     path, name = folder.path, page.rpartition("/")[2]
+    text = ((path / "tests").resolve().parent / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    for file, block in zip(CORPORA.get(name, []), blocks, strict=True):
+        (path / f"{file}.yaml").write_text(block, encoding="utf-8")
     if name == "fine_tuning.md":
         for language in ("en", "de"):
             for new, old in (("new", "train"), ("dev", "valid")):
                 text = "".join(lines_of(path / f"{old}.{language}")[:50])
                 text += "snowboards and snowboarders\n" * 3  # for more pieces
                 (path / f"{new}.{language}").write_text(text, encoding="utf-8")
-    elif name == "fast_models.md":
-        text = (path / "tests").resolve().parent / page
-        (block,) = re.findall(r"```yaml\n(.*?)```", text.read_text(), re.DOTALL)
-        (path / "distilled.yaml").write_text(block, encoding="utf-8")
     elif name == "several_corpora.md":
-        text = (path / "tests").resolve().parent / page
-        blocks = re.findall(r"```yaml\n(.*?)```", text.read_text(), re.DOTALL)
-        for file, block in zip(("corpora", "languages"), blocks, strict=True):
-            (path / f"{file}.yaml").write_text(block, encoding="utf-8")
         for language in ("en", "de"):
             with gzip.open(path / f"back.{language}.gz", "wt") as file:
                 file.writelines(lines_of(path / f"test.{language}"))
