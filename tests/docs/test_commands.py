@@ -295,7 +295,7 @@ def test_no_page_is_forgotten(repository):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run(repository, worked, page):
     folder, _, addresses = worked
-    prepare(folder, page)
+    prepare(folder, repository, page)
     folder.run_page(repository, page, [*served_locally(addresses), NOT_BLANK])
 
 
@@ -350,11 +350,11 @@ CORPORA = {
 }
 
 
-def prepare(folder, page):
+def prepare(folder, repository, page):
     """Write what the commands of a page read."""
     path, name = folder.path, page.rpartition("/")[2]
-    text = ((path / "tests").resolve().parent / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    shown = (repository / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", shown, re.DOTALL)
     for file, block in zip(CORPORA.get(name, []), blocks, strict=True):
         (path / f"{file}.yaml").write_text(block, encoding="utf-8")
     if name == "fine_tuning.md":
