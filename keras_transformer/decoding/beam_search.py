@@ -1,6 +1,6 @@
 """Beam search over any step function, §6.1: a short loop over named moves.
 
-`take_step` calls the model, then `forced_tokens` -> `only_allowed` ->
+`take_step` calls the model for `used_slots`, then `forced_tokens` -> `only_allowed` ->
 `pick_candidates` -> `keep_alive` -> `keep_finished` -> `mark_done` -> `freeze_done`.
 `search_straight` takes all steps in one loop. `search_compacting` takes blocks of
 steps: `gather_rows` -> the steps -> `scatter_rows` -> `next_working_set`. When all
@@ -46,10 +46,11 @@ from keras_transformer.decoding.checks import (
 from keras_transformer.decoding.repetition import repetitions
 from keras_transformer.decoding.scoring import (
     NEGATIVE_INFINITY,
-    extended_log_probs,
     is_possible,
+    log_totals,
     normalized_scores,
-    top_tokens,
+    possible,
+    top_continuations,
 )
 from keras_transformer.decoding.working_set import (
     Past,
@@ -120,7 +121,10 @@ class SearchState(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The best continuations of one step, best first; C = 2 * beam_size, or 1."""
+    """The best continuations of one step; C = 2 * beam_size, or 1.
+
+    Best first, but those with a forced token in the order of their slots.
+    """
 
     parents: tf.Tensor  # int32 [batch, C]: slot of the continued hypothesis
     last_tokens: tf.Tensor  # int32 [batch, C]: the appended token
@@ -195,8 +199,9 @@ def beam_search(
         step_fn: One step of the model. Receives the last token of every hypothesis, the
             number of the step, the owners of the cache columns (`Past`), `source` and
             the cache. Returns logits of the next token, of any float type, and the
-            cache including this step. If the size of the vocabulary is unknown when
-            the graph is built, it must be at least 2 * `beam_size`.
+            cache including this step. With `steps_at_once` the first steps have one
+            hypothesis per sentence instead of `beam_size`, so in a graph the number is
+            a tensor.
         source: A nest of tensors `[batch, ...]` passed to `step_fn`; `()` if it needs
             none.
         cache: A nest of tensors `[batch, heads, 0, ...]` that the steps write and read.
@@ -227,8 +232,9 @@ def beam_search(
             `pad_id`), the step's number, and `source`. Other tokens become impossible;
             allowed ones keep the model's probability, so scores do not change. A
             hypothesis without an allowed token is dropped. None: all are allowed.
-        unscored_steps: Tokens of these first steps count as certain, such as a forced
-            language token; they still count in the length.
+        unscored_steps: Tokens of these first steps are chosen by their probability and
+            then count as certain, such as a forced language token; they still count in
+            the length.
         steps_at_once: Compact the batch and the cache after this many steps, or when a
             quarter of the sentences are done: finished sentences and cache columns
             that no hypothesis reads are removed. Changes speed only. None: never; the
@@ -363,13 +369,13 @@ def take_step(
         The state after the step; the ancestry of the alive hypotheses, bool
         `[batch, beam, columns]`; and the cache.
     """
-    answer = settings.step_fn(search.last_tokens, step, past, sentences.source, cache)
-    logits, cache = checked_answer(
-        answer, cache, settings.config.beam_size, settings.eos_id
-    )
+    own, own_past = used_slots(settings, step, search, past)
+    answer = settings.step_fn(own.last_tokens, step, own_past, sentences.source, cache)
+    num_slots = own.last_tokens.shape[1]
+    logits, cache = checked_answer(answer, cache, num_slots, settings.eos_id)
     forced = forced_tokens(settings, step, sentences)
-    choices = only_allowed(settings, search, logits, step, sentences.source, forced)
-    candidates = pick_candidates(settings, search, logits, choices, step, forced)
+    choices = only_allowed(settings, own, logits, step, sentences.source, forced)
+    candidates = pick_candidates(settings, own, logits, choices, step, forced)
     after, ancestry = keep_alive(search, candidates, past.ancestry)
     after = keep_finished(settings, after, candidates)
     after = mark_done(settings, after, sentences.limits)
@@ -419,6 +425,23 @@ def with_own_slots(ancestry: tf.Tensor, first_column: tf.Tensor) -> tf.Tensor:
     return ancestry | (tf.range(tf.shape(ancestry)[2]) == own[:, tf.newaxis])
 
 
+def used_slots(
+    settings: Settings, step: tf.Tensor, search: SearchState, past: Past
+) -> tuple[SearchState, Past]:
+    """Return the state and the past of the slots that a step continues.
+
+    That is slot 0 at the first step, if the search is in blocks, and otherwise all.
+    """
+    if settings.config.beam_size == 1 or settings.steps_at_once is None:
+        return search, past
+    used = tf.where(step == 0, 1, settings.config.beam_size)
+    search = search._replace(
+        alive_log_probs=search.alive_log_probs[:, :used],
+        last_tokens=search.last_tokens[:, :used],
+    )
+    return search, past._replace(ancestry=past.ancestry[:, :used])
+
+
 def forced_tokens(
     settings: Settings, step: tf.Tensor, sentences: Sentence
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
@@ -451,7 +474,8 @@ def only_allowed(
     forced: tuple[tf.Tensor, tf.Tensor] | None,
 ) -> tf.Tensor:
     """Return the logits with -inf for tokens that are not allowed."""
-    choices, tokens = logits, search.alive_tokens
+    choices = logits
+    tokens = search.alive_tokens[:, : tf.shape(logits)[1]]
     if settings.allowed_tokens is not None:
         allowed = settings.allowed_tokens(tokens, step, source)
         choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)
@@ -479,28 +503,16 @@ def pick_candidates(
     beam_size = settings.config.beam_size
     # Greedy search takes the best token even if the second best is EOS.
     num_wanted = 2 * beam_size if beam_size > 1 else 1
-    # All candidates may continue the same hypothesis.
-    count = min(num_wanted, logits.shape[-1] or num_wanted)
-    token_logits, tokens = top_tokens(choices, count)  # -> [batch, beam, count]
-    if choices is logits:
-        likeliest = tokens[:, :, 0]
-    else:
-        likeliest = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    before = search.alive_log_probs - log_totals(logits)
+    found = top_continuations(before, choices, num_wanted)
     if forced is not None:
-        token_logits, tokens = only_forced(forced, token_logits, tokens, choices)
-    log_probs = extended_log_probs(
-        search.alive_log_probs, token_logits, logits, likeliest
-    )
-
+        found = only_forced(forced, before, choices, found)
+    log_probs, parents, last_tokens = found
     if settings.unscored_steps:
         is_unscored = (step < settings.unscored_steps) & is_possible(log_probs)
-        before = search.alive_log_probs[:, :, tf.newaxis]
-        log_probs = tf.where(is_unscored, before, log_probs)
+        certain = _take(search.alive_log_probs, parents)
+        log_probs = tf.where(is_unscored, certain, log_probs)
 
-    log_probs, tokens = _join_slots(log_probs), _join_slots(tokens)
-    num_candidates = min(num_wanted, beam_size * count)
-    log_probs, picked = tf.math.top_k(log_probs, num_candidates)  # -> [batch, C]
-    parents, last_tokens = picked // count, _take(tokens, picked)
     is_now = tf.range(tf.shape(search.alive_tokens)[2]) == step
     past = _take(search.alive_tokens, parents)  # [batch, C, max_steps]
     return Candidates(
@@ -513,16 +525,19 @@ def pick_candidates(
     )
 
 
-def only_forced(forced, token_logits, tokens, logits):
-    """Make a forced token the only continuation of its hypotheses."""
-    is_forced, forced_token = (part[:, tf.newaxis, tf.newaxis] for part in forced)
+def only_forced(forced, before, choices, found):
+    """Make a forced token the only continuation of its hypotheses, slot by slot."""
+    is_forced, token = (part[:, tf.newaxis] for part in forced)
+    log_probs, parents, tokens = found
     asked = tf.where(forced[0], forced[1], 0)  # `pad_id` may be outside the vocabulary
-    own_logits = tf.gather(logits, asked, axis=2, batch_dims=1)  # [batch, beam]
-    is_first = tf.range(tokens.shape[-1]) == 0  # [count]
-    forced_logits = tf.where(is_first, own_logits[:, :, tf.newaxis], -math.inf)
+    own = possible(before + tf.gather(choices, asked, axis=2, batch_dims=1))
+    others = tf.fill(tf.shape(log_probs), NEGATIVE_INFINITY)
+    own = tf.concat([own, others], axis=1)[:, : log_probs.shape[1]]
+    slots = tf.minimum(tf.range(log_probs.shape[1]), tf.shape(before)[1] - 1)
     return (
-        tf.where(is_forced, forced_logits, token_logits),
-        tf.where(is_forced, forced_token, tokens),
+        tf.where(is_forced, own, log_probs),
+        tf.where(is_forced, slots, parents),
+        tf.where(is_forced, token, tokens),
     )
 
 
@@ -632,8 +647,3 @@ def rank(
 def _take(values: tf.Tensor, picked: tf.Tensor) -> tf.Tensor:
     """Gather along axis 1: [batch, n, ...] by int32 [batch, m] -> [batch, m, ...]."""
     return tf.gather(values, picked, batch_dims=1)
-
-
-def _join_slots(values: tf.Tensor) -> tf.Tensor:
-    """[batch, beam, count] -> [batch, beam * count]."""
-    return tf.reshape(values, [-1, values.shape[1] * values.shape[2]])

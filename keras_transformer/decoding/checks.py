@@ -61,7 +61,7 @@ def checked_prefix(
 
 
 def checked_answer(
-    answer: Any, old_cache: Any, beam_size: int, eos_id: int
+    answer: Any, old_cache: Any, num_slots: int | None, eos_id: int
 ) -> tuple[tf.Tensor, Any]:
     """Return the results of `step_fn`: float32 logits, and the cache.
 
@@ -74,7 +74,7 @@ def checked_answer(
             f"`step_fn` must return (logits, cache). Received: {type(answer).__name__}."
         )
     logits, cache = tf.convert_to_tensor(answer[0]), answer[1]
-    _check_logits(logits, beam_size, eos_id)
+    _check_logits(logits, num_slots, eos_id)
     try:
         cache = tf.nest.map_structure(_in_old_shape, cache, old_cache)
     except (TypeError, ValueError) as error:
@@ -104,12 +104,13 @@ def checked_allowed(allowed: Any, logits: tf.Tensor) -> tf.Tensor:
     return allowed
 
 
-def _check_logits(logits, beam_size, eos_id):
-    is_shaped = logits.shape.rank == 3 and logits.shape[1] == beam_size
+def _check_logits(logits, num_slots, eos_id):
+    is_shaped = logits.shape.rank == 3 and logits.shape[1] == num_slots
     if not (is_shaped and logits.shape[2] != 0 and logits.dtype.is_floating):
+        slots = "beam" if num_slots is None else num_slots
         raise ValueError(
-            f"`step_fn` must return float logits [batch, {beam_size}, vocab], with the "
-            "size of the beam known when the graph is built. "
+            f"`step_fn` must return float logits [batch, {slots}, vocab], with the "
+            "size of the beam known when the graph is built if that of the tokens is. "
             f"Received: dtype={logits.dtype.name}, shape={logits.shape}."
         )
     if logits.shape[2] and not 0 <= eos_id < logits.shape[2]:

@@ -98,7 +98,8 @@ def decode_step(
         Logits of the next token, float32 `[batch, beam, size]`, and the cache.
         `size` is that of the vocabulary, or of a shortlist.
     """
-    beam_size, num_columns = tokens.shape[1], tf.shape(past.ancestry)[2]
+    beam_size = tokens.shape[1] or tf.shape(tokens)[1]
+    num_columns = tf.shape(past.ancestry)[2]
     x = _embed(config, weights, tokens, step)  # [batch * beam, d_model]
     inputs = StepInputs(
         beam_size,

@@ -183,7 +183,8 @@ class SequenceGenerator(tf.Module):
         del step, source
         is_allowed = ids.columns(~self.is_suppressed())
         size = is_allowed.shape[0] or tf.size(is_allowed)
-        return tf.broadcast_to(is_allowed, [tf.shape(tokens)[0], tokens.shape[1], size])
+        batch, beam_size, _ = tf.unstack(tf.shape(tokens))
+        return tf.broadcast_to(is_allowed, [batch, beam_size, size])
 
     def in_length_groups(
         self,

@@ -35,7 +35,7 @@ class PrefixModel:
         return tf.zeros([tf.shape(self.logits)[0], 1, 0], tf.int32)
 
     def step(self, tokens, step, past, source, cache):
-        beam_size = tokens.shape[1]
+        beam_size = tf.shape(tokens)[1]
         is_now = tf.range(tf.shape(cache)[2]) - past.first_column
         is_own = is_now == tf.range(beam_size)[:, tf.newaxis]  # [beam, columns]
         written = tf.reduce_sum(
