@@ -199,9 +199,9 @@ def beam_search(
         step_fn: One step of the model. Receives the last token of every hypothesis, the
             number of the step, the owners of the cache columns (`Past`), `source` and
             the cache. Returns logits of the next token, of any float type, and the
-            cache including this step. With `steps_at_once` the first steps have one
+            cache including this step. With `steps_at_once` the first step has one
             hypothesis per sentence instead of `beam_size`, so in a graph the number is
-            a tensor.
+            a tensor; `allowed_tokens` receives the same ones.
         source: A nest of tensors `[batch, ...]` passed to `step_fn`; `()` if it needs
             none.
         cache: A nest of tensors `[batch, heads, 0, ...]` that the steps write and read.
@@ -237,8 +237,9 @@ def beam_search(
             the length.
         steps_at_once: Compact the batch and the cache after this many steps, or when a
             quarter of the sentences are done: finished sentences and cache columns
-            that no hypothesis reads are removed. Changes speed only. None: never; the
-            cache has room for all steps from the start.
+            that no hypothesis reads are removed. Changes the speed, and at most the last
+            digits of scores. None: never; the cache has room for all steps from the
+            start.
         window: Number of last steps that `step_fn` reads, including the current one;
             None: all. Older columns are removed.
 
@@ -436,6 +437,7 @@ def used_slots(
         return search, past
     used = tf.where(step == 0, 1, settings.config.beam_size)
     search = search._replace(
+        alive_tokens=search.alive_tokens[:, :used],
         alive_log_probs=search.alive_log_probs[:, :used],
         last_tokens=search.last_tokens[:, :used],
     )
@@ -474,8 +476,7 @@ def only_allowed(
     forced: tuple[tf.Tensor, tf.Tensor] | None,
 ) -> tf.Tensor:
     """Return the logits with -inf for tokens that are not allowed."""
-    choices = logits
-    tokens = search.alive_tokens[:, : tf.shape(logits)[1]]
+    choices, tokens = logits, search.alive_tokens
     if settings.allowed_tokens is not None:
         allowed = settings.allowed_tokens(tokens, step, source)
         choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)

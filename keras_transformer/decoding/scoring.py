@@ -75,14 +75,10 @@ def log_totals(logits: tf.Tensor) -> tf.Tensor:
     Returns:
         float32 `[batch, beam]`; NaN for invalid logits (NaN, +inf, all -inf).
     """
-    best = tf.reduce_max(_in_blocks(logits, 1), axis=2)  # [batch * beam, num_blocks]
-    probabilities = tf.gather(
-        _in_blocks(tf.nn.softmax(logits), 1), tf.argmax(best, axis=1), batch_dims=1
+    largest, probability = (
+        tf.reduce_max(values, axis=-1) for values in (logits, tf.nn.softmax(logits))
     )
-    totals = tf.reduce_max(best, axis=1) - tf.math.log(
-        tf.reduce_max(probabilities, axis=1)
-    )
-    return tf.reshape(totals, tf.shape(logits)[:2])
+    return largest - tf.math.log(probability)
 
 
 def top_continuations(
