@@ -237,9 +237,9 @@ def beam_search(
             the length.
         steps_at_once: Compact the batch and the cache after this many steps, or when a
             quarter of the sentences are done: finished sentences and cache columns
-            that no hypothesis reads are removed. Changes the speed, and at most the last
-            digits of scores. None: never; the cache has room for all steps from the
-            start.
+            that no hypothesis reads are removed. Changes the speed, and at most the
+            last digits of scores. None: never; the cache has room for all steps from
+            the start.
         window: Number of last steps that `step_fn` reads, including the current one;
             None: all. Older columns are removed.
 
