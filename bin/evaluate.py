@@ -5,6 +5,7 @@ parses (EVALB's bracket scores).
 
 translates a split of a prepared corpus by beam search and scores it, and each test set
 and direction if there are several; --source and --reference take plain text instead.
+--target_language also chooses the rules of the Moses tokenizer; default: the model's.
 Without a model,
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
@@ -30,12 +31,14 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer import text_files
 from keras_transformer.cli import (
+    language_flags,
     model_flags,
     programs,
     search_flags,
     shortlist_flags,
     startup,
 )
+from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
 from keras_transformer.inference.batch_size import (
@@ -53,12 +56,6 @@ _HYPOTHESIS = flags.DEFINE_string(
     "hypothesis",
     None,
     "Translations or trees of any system, to score them without a model.",
-)
-_TARGET_LANGUAGE = flags.DEFINE_string(
-    "target_language",
-    None,
-    "Language code for the Moses tokenizer, and of the language that a multilingual "
-    "model translates into; default: the model's, or de.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
@@ -109,9 +106,13 @@ _IDLE_MINUTES = flags.DEFINE_float(
 )
 # Flags that only one task has.
 _FLAGS_OF = {
-    "translation": (_SOURCE, _TARGET_LANGUAGE, _BOOTSTRAP_SAMPLES, SHORTLIST),
+    "translation": (
+        *(_SOURCE, SOURCE_LANGUAGE, TARGET_LANGUAGE),
+        *(_BOOTSTRAP_SAMPLES, SHORTLIST),
+    ),
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
 }
+flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
 flags.adopt_module_key_flags(shortlist_flags)
@@ -199,12 +200,13 @@ def score_translations() -> dict:
 
         sources, references = read_pairs()
         weights = choose_weights()
+        language_flags.report_untold(sources)
         result = translations.translate_and_measure(
             MODEL_DIR.value,
             sources,
             references,
             checkpoint=weights["checkpoint"],
-            target_language=_TARGET_LANGUAGE.value,
+            languages=language_flags.given(),
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
             shortlist=SHORTLIST.value,
             **search_flags.given(),
@@ -394,7 +396,7 @@ def report(hypotheses, references, language, perplexity) -> dict:
     scores = evaluation.score_translations(
         hypotheses,
         references,
-        target_language=_TARGET_LANGUAGE.value or language or "de",
+        target_language=TARGET_LANGUAGE.value or language or "de",
         bootstrap_samples=_BOOTSTRAP_SAMPLES.value,
     )
     scores = dataclasses.replace(scores, perplexity=perplexity)

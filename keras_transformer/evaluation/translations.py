@@ -19,7 +19,7 @@ def translate_and_measure(
     references: Sequence[str],
     *,
     checkpoint: str | None = None,
-    target_language: str | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
     batch_size: int = TRANSLATION_BATCH_SIZE,
     **options: Any,
 ) -> tuple[list[str], str, float]:
@@ -32,8 +32,9 @@ def translate_and_measure(
         sources: Source texts.
         references: Their reference translations.
         checkpoint: Which weights; see `ModelDir.choose`.
-        target_language: Language to translate into, if the model has several; a source
-            that begins with another keeps it.
+        languages: Source and target language, for `ModelDir.load_translator`; the
+            target is left out if the model has one only. A source that begins with
+            another target language keeps it.
         batch_size: Sources translated at once.
         **options: Further arguments of `ModelDir.load_translator`.
 
@@ -44,8 +45,8 @@ def translate_and_measure(
         ValueError: If the model has several languages, but not this one.
     """
     run = ModelDir(model_dir)
-    has_languages = bool(run.load_tokenizer().languages)
-    languages = None, target_language if has_languages else None
+    if not run.load_tokenizer().languages:
+        languages = languages[0], None
     translator = run.load_translator(
         checkpoint, languages=languages, **options
     ).with_prepared_weights()

@@ -16,6 +16,7 @@ from tests.training.small_runs import config_of, train
 ENGLISH = ["one", "two", "three", "four", "five"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
 TEXTS = ["one two three", "vier", ""]
+UNTOLD = "The model writes several languages (de, en), and the first line does not"
 CORPORA = """
 corpora:
   - {name: words, source: words.en, target: words.de, both_directions: true}
@@ -126,8 +127,30 @@ def test_the_program_takes_the_target_language(folder, program_of, capfd):
     program_of("bin/translate.py")(
         model_dir=folder / "model", input=folder / "text", output=folder / "untold"
     )
-    told = "The model writes several languages (de, en), and the first line does not"
-    assert told in capfd.readouterr().err
+    assert UNTOLD in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "is_told"),
+    [
+        ("text", {}, False),
+        ("told", {}, True),
+        ("text", {"target_language": "en"}, True),
+    ],
+)
+def test_an_evaluation_says_that_the_model_is_not_told_the_language(
+    folder, program_of, capfd, name, language, is_told
+):
+    (folder / "text").write_text("one two three\n")
+    (folder / "told").write_text(">>en<< one two three\n")
+    program_of("bin/evaluate.py")(
+        model_dir=folder / "model",
+        source=folder / name,
+        reference=folder / "text",
+        bootstrap_samples=0,
+        **language,
+    )
+    assert (UNTOLD not in capfd.readouterr().err) == is_told
 
 
 @pytest.mark.parametrize("default", [None, "en"])
