@@ -399,6 +399,13 @@ def _check_tokenizer_model() -> None:
         raise FileNotFoundError(
             f"No tokenizer in {model_dir}. Check --tokenizer_from, a model_dir."
         )
+    taken = _TOKENIZER_FROM if path is None else _TOKENIZER_MODEL
+    for flag in (_TOKENIZER, _VOCAB_SIZE, _SPLIT_DIGITS):
+        if taken.value is not None and flags.FLAGS[flag.name].present:
+            raise ValueError(
+                f"--{flag.name} is for a vocabulary to train, and --{taken.name} takes "
+                "one as it is: leave out one of the two."
+            )
 
 
 def _given_tokenizer():

@@ -137,7 +137,15 @@ REFUSED = {
     "two sources": ({"dataset": "phrasebook"}, "--dataset and --train_source exclude"),
     "absent file": ({"train_source": "no"}, "No file no. Check train_source."),
     "absent model": ({"tokenizer_model": "x"}, "No file x. Check --tokenizer_model."),
-    "bad model": ({"tokenizer_model": "good"}, "good: not a SentencePiece model"),
+    "size of a given vocabulary": (
+        {"tokenizer_from": "run"},
+        "--vocab_size is for a vocabulary to train, and --tokenizer_from takes one as "
+        "it is: leave out one of the two.",
+    ),
+    "bad model": (
+        {"tokenizer_model": "good", "vocab_size": ""},
+        "good: not a SentencePiece model",
+    ),
     "no number": ({"vocab_size": "many"}, "flag --vocab_size=many: invalid literal"),
     "out of range": ({"max_length_ratio": ".5"}, "`max_length_ratio` must be at least"),
     "read-only": ({"data_dir": "/proc/data"}, "No such file or directory: /proc/"),
@@ -241,7 +249,10 @@ REFUSED |= {
         "need: <bt>. Use --tokenizer=bpe.",
     ),
     "tag that a vocabulary lacks": (
-        {"corpora": "corpora", "tokenizer_from": "run", **dict.fromkeys(FILES, "")},
+        {
+            **{"corpora": "corpora", "tokenizer_from": "run", "vocab_size": ""},
+            **dict.fromkeys(FILES, ""),
+        },
         "corpora: corpus 'back': the vocabulary has no piece <bt>. Let bin/prepare_da",
     ),
 }
