@@ -5,7 +5,8 @@ parses (EVALB's bracket scores).
 
 translates a split of a prepared corpus by beam search and scores it, and each test set
 and direction if there are several; --source and --reference take plain text instead.
---target_language also chooses the rules of the Moses tokenizer; default: the model's.
+--target_language also chooses the rules of the Moses tokenizer; default: the model's,
+or de.
 Without a model,
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
