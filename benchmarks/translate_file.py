@@ -3,12 +3,12 @@
     python benchmarks/translate_file.py --model_dir=runs/my --input=test.en \
         --lines=20000 --rounds=3
 
-exports the model, converts it to CTranslate2, and translates a file of --lines lines
-(the input, repeated) and one of a tenth of them, each in a process of its own: with
-bin/translate.py from the export, in one process and in one a core, and from the
-model_dir, and with CTranslate2 with one worker of all cores and with a worker a core,
-in float32 and int8, alternating. The
-difference of the two files is the steady rate; the rest of the time is the start.
+exports the model in --precision, converts it to CTranslate2, and translates a file of
+--lines lines (the input, repeated) and one of a tenth of them, each in a process of its
+own: with bin/translate.py from the export, in one process and in one a core, and from
+the model_dir, and with CTranslate2 with one worker of all cores and with a worker a
+core, in float32 and int8, alternating. The difference of the two files is the steady
+rate; the rest of the time is the start.
 Prints a line of JSON for each run and each program, and one with how many times faster
 the faster setting of the export is than that of CTranslate2 in each precision. Needs a
 vocabulary of SentencePiece. CTranslate2 stops a search when `beam_size` hypotheses have
@@ -17,6 +17,7 @@ ended, as our search does with --early_stopping.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -36,6 +37,9 @@ from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _LINES = flags.DEFINE_integer("lines", 20_000, "Lines to translate.", lower_bound=20)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Runs of each program.", lower_bound=1)
+_PRECISION = flags.DEFINE_enum(
+    "precision", "float32", ["float32", "bfloat16"], "Precision of our export."
+)
 _PROGRAMS = flags.DEFINE_list("programs", None, "Programs to run; default: all.")
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
@@ -72,6 +76,7 @@ def main() -> dict:
         "benchmark": "translate_file",
         "lines": _LINES.value,
         "rounds": _ROUNDS.value,
+        "precision": _PRECISION.value,
         **file_rates.ratios(rates, _PRECISIONS),
         **environment,
     }
@@ -84,10 +89,14 @@ def make_models(folder: pathlib.Path) -> dict[str, float]:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter, saved_model
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(
-        CHECKPOINT.value, **search_flags.given()
+    load = functools.partial(
+        ModelDir(MODEL_DIR.value).load_translator,
+        CHECKPOINT.value,
+        **search_flags.given(),
     )
-    saved_model.export(translator, folder / "export", signatures=["serving_default"])
+    ours = load(precision=_PRECISION.value)
+    saved_model.export(ours, folder / "export", signatures=["serving_default"])
+    translator = load(precision="float32")
     for precision in _PRECISIONS:
         ctranslate2_converter.convert(translator, folder / precision, precision)
     decoding = translator.decoding
