@@ -242,6 +242,7 @@ def _translate_lines(model, protection, lines, write, block_size, first):
         block_size=block_size,
         at_once=model.at_once,
         protect=_protect(protection),
+        first_alone=model.first_alone,
     )
     progress = text_files.progress(len(lines), first)
     with progress, contextlib.closing(blocks):
@@ -281,6 +282,7 @@ def _translate_documents(model, protection, lines, write, block_size, first):
                 text.divide,
                 model.at_once,
                 _protect(protection),
+                model.first_alone,
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)

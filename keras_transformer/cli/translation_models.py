@@ -21,6 +21,8 @@ class TranslationModel(NamedTuple):
     at_once: int
     # Names of the placeholders and tags of the vocabulary.
     placeholders: tuple[str, ...] = ()
+    # Whether the first batch must be translated before others begin.
+    first_alone: bool = True
 
 
 def from_saved_model(

@@ -59,7 +59,9 @@ class WorkerProcesses:
             raise
         # One batch more than workers, so that none of them waits for the next.
         self.model = model._replace(
-            translate_batch=self._translate_batch, at_once=num_workers + 1
+            translate_batch=self._translate_batch,
+            at_once=num_workers + 1,
+            first_alone=False,
         )
 
     def __enter__(self) -> Self:

@@ -32,6 +32,7 @@ def in_batches(
     batch_size: int,
     answer: Callable[[list[str]], Sequence[Answer]],
     at_once: int = BATCHES_AT_ONCE,
+    first_alone: bool = True,
 ) -> list[Answer]:
     """Process texts in batches of similar length and return answers in order.
 
@@ -40,11 +41,13 @@ def in_batches(
         batch_size: Most texts of a batch; long texts get smaller batches.
         answer: Returns one answer for each text of a batch. Called by threads.
         at_once: Number of threads that call `answer`.
+        first_alone: Whether no batch begins before the first has its answer, as a call
+            that traces a graph must be alone.
 
     Raises:
         ValueError: If `batch_size` is below 1.
     """
-    answered = in_blocks(texts, batch_size, answer, len(texts), at_once)
+    answered = in_blocks(texts, batch_size, answer, len(texts), at_once, first_alone)
     return [each for _, ready in answered for each in ready]
 
 
@@ -54,6 +57,7 @@ def in_blocks(
     answer: Callable[[list[str]], Sequence[Answer]],
     block_size: int,
     at_once: int = BATCHES_AT_ONCE,
+    first_alone: bool = True,
 ) -> Iterator[tuple[int, list[Answer]]]:
     """Process texts as in `in_batches` and yield answers in order when available.
 
@@ -66,6 +70,7 @@ def in_blocks(
         answer: Same as in `in_batches`.
         block_size: Number of successive texts that are sorted by length together.
         at_once: Number of threads that call `answer`.
+        first_alone: Same as in `in_batches`.
 
     Yields:
         After each batch, its number of texts and the next answers in order.
@@ -81,7 +86,8 @@ def in_blocks(
     answers: dict[int, Answer] = {}
     num_yielded = 0
     batches = _batches(texts, batch_size, block_size)
-    with contextlib.closing(_mapped(answer_rows, batches, at_once)) as answered:
+    answered = _mapped(answer_rows, batches, at_once, first_alone)
+    with contextlib.closing(answered):
         for batch in answered:
             answers.update(batch)
             ready = []
@@ -92,12 +98,14 @@ def in_blocks(
 
 
 def _mapped(
-    function: Callable[..., Answer], arguments: Iterable[tuple], at_once: int
+    function: Callable[..., Answer],
+    arguments: Iterable[tuple],
+    at_once: int,
+    first_alone: bool,
 ) -> Iterator[Answer]:
     """Yield the results of a function in order, called by `at_once` threads.
 
-    Arguments are taken when they are needed. The first call is alone: it traces a
-    graph, which is not thread-safe.
+    Arguments are taken when they are needed.
     """
     pool = concurrent.futures.ThreadPoolExecutor(at_once)
     # Calls that run or wait, so that no thread is idle while results are used.
@@ -105,7 +113,7 @@ def _mapped(
     try:
         for number, each in enumerate(arguments):
             calls.append(pool.submit(function, *each))
-            if number == 0 or len(calls) == 2 * at_once:
+            if (first_alone and number == 0) or len(calls) == 2 * at_once:
                 yield calls.popleft().result()
         while calls:
             yield calls.popleft().result()
@@ -125,7 +133,10 @@ def _batches(
 
 
 def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Return the indices of the texts of each batch, shortest first.
+    """Return the indices of the texts of each batch.
+
+    Batches of long texts are first: threads that share all of them then end about
+    together.
 
     Args:
         lengths: Characters of each text.
@@ -137,7 +148,7 @@ def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
         if not batches or len(batches[-1]) >= most:
             batches.append([])
         batches[-1].append(number)
-    return batches
+    return sorted(batches, key=lambda batch: -lengths[batch[-1]])
 
 
 @contextlib.contextmanager

@@ -386,6 +386,7 @@ def translate_in_batches(
     divide: Callable[[str], Division | None] | None = None,
     at_once: int = BATCHES_AT_ONCE,
     protect: Callable[[str], Protected] | None = None,
+    first_alone: bool = True,
 ) -> list[Translation]:
     """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
@@ -398,11 +399,12 @@ def translate_in_batches(
             divided, which is cut. Without `divide` all long texts are cut.
         at_once: Number of threads that call `translate_batch`.
         protect: Finds what a translation must have; None: nothing.
+        first_alone: Same as in `in_batches`.
     """
     answer = _unpacked(translate_batch, protect)
     if divide is not None:
         answer = functools.partial(_answer_in_parts, answer, divide)
-    return in_batches(texts, batch_size, answer, at_once)
+    return in_batches(texts, batch_size, answer, at_once, first_alone)
 
 
 def translate_in_blocks(
@@ -412,10 +414,11 @@ def translate_in_blocks(
     block_size: int,
     at_once: int = BATCHES_AT_ONCE,
     protect: Callable[[str], Protected] | None = None,
+    first_alone: bool = True,
 ) -> Iterator[tuple[int, list[Translation]]]:
     """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
     answer = _unpacked(translate_batch, protect)
-    return in_blocks(texts, batch_size, answer, block_size, at_once)
+    return in_blocks(texts, batch_size, answer, block_size, at_once, first_alone)
 
 
 def _unpacked(

@@ -28,6 +28,7 @@ def workers():
 def test_every_process_translates_with_its_share_of_the_cores(workers):
     model, texts = workers.model, [f"text {number}" for number in range(200)]
     assert (model.limit, model.language, model.at_once) == (20, "en", 3)
+    assert not model.first_alone
     told, end = set(), time.monotonic() + PATIENCE_SECONDS
     while len(told) < 2 and time.monotonic() < end:  # one may start before the other
         found = translator.translate_in_batches(

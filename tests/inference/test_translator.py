@@ -71,12 +71,12 @@ def test_what_fails_in_any_batch_is_told():
 
 
 def test_blocks_come_in_order_as_soon_as_they_are_done():
-    """Blocks of 4: "d" and "bb" are first, but "dddd" is the first of its block."""
-    texts = ["dddd", "d", "bb", "ccc", "bb", "a", "ee"]
+    """Blocks of 4: "ccc" and "dddd" are first, but "d" is the first of its block."""
+    texts = ["d", "dddd", "bb", "ccc", "bb", "a", "ee"]
     found = [*in_blocks(texts, 2, list, block_size=4)]
     assert found == [
         (2, []),
-        (2, ["dddd", "d", "bb", "ccc"]),
+        (2, ["d", "dddd", "bb", "ccc"]),
         (2, ["bb", "a"]),
         (1, ["ee"]),
     ]
@@ -92,6 +92,24 @@ def test_texts_are_taken_when_they_are_needed():
     assert next(answers) == (1, ["a"])
     assert len(taken) <= 2 + 2 * 2
     assert sum(size for size, _ in answers) == 98
+
+
+@pytest.mark.parametrize("first_alone", [True, False])
+def test_the_first_batch_is_alone_unless_that_is_not_needed(first_alone):
+    met, both_run = [], threading.Barrier(2)
+
+    def answer(batch):
+        try:
+            both_run.wait(60 if met or not first_alone else 0.1)
+            met.append(True)
+        except threading.BrokenBarrierError:
+            both_run.reset()
+            met.append(False)
+        return batch
+
+    answers = in_batches(["a"] * (3 if first_alone else 2), 1, answer, 2, first_alone)
+    assert answers == ["a"] * len(met)
+    assert met == [False, True, True] if first_alone else [True, True]
 
 
 def test_what_is_not_wanted_is_not_answered():
@@ -121,8 +139,12 @@ def test_batches_of_long_texts_are_small():
     lengths = [5, 0, 40_000, 2**15, 70_000, 2**15, 6, 5, 80_000]
     texts = ["x" * length for length in lengths]
     assert in_batches(texts, 3, answer) == texts
-    assert batches[0] == [0, 5, 5]
-    assert sorted(batches[1:]) == [[6, 2**15], [2**15], [40_000], [70_000], [80_000]]
+    assert batches[0] == [80_000]
+    assert sorted(batches) == [
+        [0, 5, 5],
+        [6, 2**15],
+        *([2**15], [40_000], [70_000], [80_000]),
+    ]
 
 
 def test_translations_come_back_in_the_order_of_the_sources(parts):
