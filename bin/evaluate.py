@@ -32,6 +32,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer import text_files
 from keras_transformer.cli import (
+    ensemble_flags,
     language_flags,
     model_flags,
     programs,
@@ -39,6 +40,7 @@ from keras_transformer.cli import (
     shortlist_flags,
     startup,
 )
+from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
@@ -109,10 +111,11 @@ _IDLE_MINUTES = flags.DEFINE_float(
 _FLAGS_OF = {
     "translation": (
         *(_SOURCE, SOURCE_LANGUAGE, TARGET_LANGUAGE),
-        *(_BOOTSTRAP_SAMPLES, SHORTLIST),
+        *(_BOOTSTRAP_SAMPLES, SHORTLIST, ENSEMBLE),
     ),
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
 }
+flags.adopt_module_key_flags(ensemble_flags)
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
@@ -210,6 +213,7 @@ def score_translations() -> dict:
             languages=language_flags.given(),
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
             shortlist=SHORTLIST.value,
+            ensemble=ENSEMBLE.value or (),
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result
@@ -284,6 +288,10 @@ def choose_weights() -> dict:
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
     print(f"weights: {checkpoint.path} ({kind})", flush=True)
+    for path in ENSEMBLE.value or ():
+        other = ModelDir(path).choose().path
+        print(f"in an ensemble with: {other}", flush=True)
+        weights.setdefault("ensemble", []).append(str(other))
     return weights
 
 

@@ -48,6 +48,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer import text_files
 from keras_transformer.cli import (
+    ensemble_flags,
     language_flags,
     model_flags,
     programs,
@@ -59,6 +60,7 @@ from keras_transformer.cli import (
     translation_models,
     worker_processes,
 )
+from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
@@ -116,6 +118,7 @@ _BATCHES_OF_BLOCK = 32
 _BATCHES_OF_DOCUMENT_BLOCK = 4
 # To tell few sentences from many before the model is loaded.
 _CHARACTERS_OF_SENTENCE = 80
+flags.adopt_module_key_flags(ensemble_flags)
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(protection_flags)
@@ -149,9 +152,13 @@ def main() -> dict:
 
 def _made_from(lines, protection):
     """Return what the output depends on."""
+    from keras_transformer.runs.model_dir import ModelDir
+
+    others = [ModelDir(path).choose().path for path in ENSEMBLE.value or ()]
     return {
         **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
         **search_flags.given(),
+        "ensemble": [str(path.resolve()) for path in others],
         "shortlist": bool(SHORTLIST.value),
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,
@@ -189,7 +196,7 @@ def check_flags() -> None:
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
         return
-    search = (*search_flags.ALL, SHORTLIST, _NBEST, CHECKPOINT)
+    search = (*search_flags.ALL, SHORTLIST, ENSEMBLE, _NBEST, CHECKPOINT)
     for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if flag.value is not None:
             raise ValueError(
@@ -345,6 +352,7 @@ def _loader():
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),
         shortlist=SHORTLIST.value,
+        ensemble=ENSEMBLE.value or (),
         **search_flags.given(),
     )
 

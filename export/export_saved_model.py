@@ -21,6 +21,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import (
+    ensemble_flags,
     language_flags,
     model_flags,
     programs,
@@ -28,6 +29,7 @@ from keras_transformer.cli import (
     shortlist_flags,
     startup,
 )
+from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
@@ -88,6 +90,7 @@ _CHECK_LINES = flags.DEFINE_integer(
     "checked.",
     lower_bound=0,
 )
+flags.adopt_module_key_flags(ensemble_flags)
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(search_flags)
@@ -110,6 +113,7 @@ def main() -> dict:
         load = model_dir.load_translator
         options["languages"] = language_flags.given()
         options["shortlist"] = SHORTLIST.value
+        options["ensemble"] = ENSEMBLE.value or ()
     searcher = load(
         CHECKPOINT.value,
         precision=_PRECISION.value,
@@ -143,8 +147,8 @@ def check_flags() -> None:
         ValueError: If they do; the message names the flag.
     """
     config = model_flags.read_config()
-    translating = (_NBEST, _SIGNATURES, SHORTLIST, SOURCE_LANGUAGE, TARGET_LANGUAGE)
-    for flag in translating:
+    translating = (_NBEST, _SIGNATURES, SHORTLIST, ENSEMBLE)
+    for flag in (*translating, SOURCE_LANGUAGE, TARGET_LANGUAGE):
         if config.get("task") == "parsing" and flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
@@ -190,6 +194,7 @@ def describe(model_dir, searcher, step: int) -> dict:
 
     config = model_dir.read_config()
     is_parser = config.task == "parsing"
+    models = searcher.ensemble.models
     return {
         "keras_transformer": keras_transformer.__version__,
         "task": config.task,
@@ -201,7 +206,8 @@ def describe(model_dir, searcher, step: int) -> dict:
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,
-        "num_parameters": searcher.model.count_params(),
+        "num_models": len(models),
+        "num_parameters": sum(model.count_params() for model in models),
         "decoding": dataclasses.asdict(searcher.decoding),
         "shortlist": searcher.shortlist is not None,
         **(_symbols_of(searcher.vocabulary) if is_parser else {}),

@@ -190,6 +190,7 @@ def program_of(repository):
             finally:
                 # Its flags are gone, and bin/train.py has others of these names.
                 for name in (
+                    "ensemble_flags",
                     "language_flags",
                     "model_flags",
                     "protection_flags",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+
+from keras_transformer.inference.translator import Translator
 
 _ROWS = 64
 
 
 def reference_perplexity(
-    model: Any,
-    tokenizer: Any,
+    translator: Translator,
     sources: Sequence[str],
     references: Sequence[str],
     max_length: int = 1024,
@@ -24,8 +25,7 @@ def reference_perplexity(
     not be compared with perplexities per word.
 
     Args:
-        model: A compiled model; its `evaluate` reports `perplexity`.
-        tokenizer: The model's tokenizer.
+        translator: The model, or the models of an ensemble, and their tokenizer.
         sources: Source texts.
         references: Their reference translations.
         max_length: Pairs with more tokens on a side are left out.
@@ -33,6 +33,7 @@ def reference_perplexity(
     Raises:
         ValueError: If no pair is left.
     """
+    tokenizer = translator.tokenizer
     lengths = np.maximum(
         _lengths(tokenizer.encode(list(sources))),
         _lengths(tokenizer.encode_target(list(references))),
@@ -45,20 +46,21 @@ def reference_perplexity(
         )
     order = kept[np.argsort(lengths[kept], kind="stable")]
 
-    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for start in range(0, len(order), _ROWS):
-            picked = order[start : start + _ROWS]
-            yield (
-                tokenizer.encode_rows([sources[index] for index in picked]),
-                tokenizer.encode_rows([references[index] for index in picked], True),
-            )
+    rows = tf.TensorSpec([None, None], tf.int32)
 
-    spec = tf.TensorSpec([None, None], tf.int32)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=(spec, spec))
-    dataset = dataset.apply(
-        tf.data.experimental.assert_cardinality(-(-len(order) // _ROWS))
-    )
-    return float(model.evaluate(dataset, return_dict=True, verbose=0)["perplexity"])
+    @tf.function(input_signature=[rows, rows], autograph=False)
+    def log_probs(source, target):
+        outputs, _ = translator.ensemble.decode(source, target)
+        return tf.reduce_sum(translator.ensemble.token_log_probs(outputs, target))
+
+    total, num_tokens = 0.0, 0
+    for start in range(0, len(order), _ROWS):
+        picked = order[start : start + _ROWS]
+        source = tokenizer.encode_rows([sources[index] for index in picked])
+        target = tokenizer.encode_rows([references[index] for index in picked], True)
+        total += float(log_probs(source, target))
+        num_tokens += int(np.sum(target != tokenizer.pad_id))
+    return math.exp(-total / num_tokens)
 
 
 def _lengths(encoded):

@@ -10,7 +10,6 @@ from keras_transformer import text_files
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 
 
 def translate_and_measure(
@@ -55,7 +54,5 @@ def translate_and_measure(
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)
     text_files.report_looped(sum(each.looped for each in translations), len(sources))
     hypotheses = [text_files.one_line(each.text) for each in translations]
-    model = translator.model
-    model.compile(loss=LabelSmoothedCrossEntropy())
-    perplexity = reference_perplexity(model, translator.tokenizer, sources, references)
+    perplexity = reference_perplexity(translator, sources, references)
     return hypotheses, run.read_config().target_language, perplexity

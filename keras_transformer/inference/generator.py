@@ -6,11 +6,10 @@ and in how tokens become text.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import tensorflow as tf
@@ -18,13 +17,9 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
 from keras_transformer.decoding.beam_search import AllowedTokens, StepFunction
-from keras_transformer.inference import full_pass, kv_cache, length_groups
-from keras_transformer.inference.decoder_step import FEW_ROWS, decode_step
-from keras_transformer.inference.prepared_weights import (
-    PreparedWeights,
-    StackedLayers,
-    step_weights,
-)
+from keras_transformer.inference import length_groups
+from keras_transformer.inference.decoder_step import FEW_ROWS
+from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.shortlist import OutputIds, Shortlist
 from keras_transformer.model.transformer import Transformer
 
@@ -44,23 +39,30 @@ class SequenceGenerator(tf.Module):
         decoding: Settings of the search. With learned positions the input limit is
             lowered, so that every output fits the table.
         name: Name of the module.
+        others: Further models of an ensemble.
 
     Raises:
-        ValueError: If model, tokenizer and settings do not match.
+        ValueError: If models, tokenizer and settings do not match.
     """
 
     def __init__(
-        self, model: Transformer, tokenizer: Any, decoding: DecodingConfig, name: str
+        self,
+        model: Transformer,
+        tokenizer: Any,
+        decoding: DecodingConfig,
+        name: str,
+        others: Sequence[Transformer] = (),
     ):
         super().__init__(name=name)
-        check_vocabulary(model, tokenizer)
+        self.ensemble = Ensemble([model, *others])
+        for each in self.ensemble.models:
+            check_vocabulary(each, tokenizer)
+            decoding = fit_positions(decoding, each)
         self.model = model
         self.tokenizer = tokenizer
-        self.decoding = fit_positions(decoding, model)
+        self.decoding = decoding
         # Set by a subclass; None: a search chooses from the whole vocabulary.
         self.shortlist: Shortlist | None = None
-        self._prepared: PreparedWeights | None = None
-        self._stacks: StackedLayers | None = None
 
     def with_prepared_weights(
         self, *, has_packed_kernels: bool = True, has_stacks: bool = False
@@ -80,23 +82,16 @@ class SequenceGenerator(tf.Module):
                 and loads faster. Needs additional memory of the size of all layers.
         """
         generator = self._copy()
-        if has_packed_kernels:
-            # The kernel of a shortlist is another one in each search.
-            with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
-            generator._prepared = PreparedWeights(self.model, with_output)
-        if has_stacks:
-            generator._stacks = StackedLayers(self.model)
+        # The pre-softmax kernel of a shortlist is another one in each search.
+        with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
+        generator.ensemble.prepare(has_packed_kernels, with_output, has_stacks)
         return generator
 
     @property
-    def prepared_variables(self) -> list[tf.Variable]:
-        """The variables beside the model's: of a shortlist and prepared weights."""
-        parts = (self.shortlist, self._prepared, self._stacks)
-        return [variable for part in parts if part for variable in part.variables]
-
-    def _reading(self) -> contextlib.AbstractContextManager:
-        """Return a context in which the layers read the stacked variables, if any."""
-        return self._stacks.reading() if self._stacks else contextlib.nullcontext()
+    def searched_variables(self) -> list[tf.Variable]:
+        """All variables: of the models, their prepared weights and a shortlist."""
+        listed = self.shortlist.variables if self.shortlist else ()
+        return [*self.ensemble.all_variables, *listed]
 
     def _copy(self) -> Self:
         """Return a generator with the same model, tokenizer and settings."""
@@ -143,7 +138,7 @@ class SequenceGenerator(tf.Module):
                 config=self.decoding,
                 forced_prefix=prefix,
                 steps_at_once=STEPS_AT_ONCE,
-                window=self.model.config.attention_window,
+                window=self.ensemble.attention_window,
                 allowed_tokens=allowed_tokens,
                 unscored_steps=self.unscored_steps,
                 **options,
@@ -207,11 +202,8 @@ class SequenceGenerator(tf.Module):
 
         def answer(group, width):
             tokens, limits, rows = group
-            with self._reading():
-                source = full_pass.start(self.model, tokens[:, :width])
-            cache = kv_cache.empty(
-                self.model.config, tf.shape(limits)[0], 0, self.model.compute_dtype
-            )
+            source = self.ensemble.start(tokens[:, :width])
+            cache = self.ensemble.empty_cache(tf.shape(limits)[0])
             return decode(source, cache, rows, limits)
 
         return length_groups.in_groups(
@@ -227,13 +219,10 @@ class SequenceGenerator(tf.Module):
                 step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
                 beam search does both itself.
         """
-        prepared = self._prepared.read() if self._prepared else None
-        with self._reading():
-            weights = step_weights(self.model, prepared, ids.listed)
+        decode_step = self.ensemble.step_function(ids.listed)
 
         def step(tokens, *inputs):
-            tokens = ids.of_model(tokens)
-            return decode_step(self.model.config, weights, tokens, *inputs)
+            return decode_step(ids.of_model(tokens), *inputs)
 
         prefix_id = self.tokenizer.target_prefix_id
         if not for_sampling or not (self.model.config.suppressed_ids or prefix_id):
@@ -248,22 +237,6 @@ class SequenceGenerator(tf.Module):
             return tf.where(ids.columns(is_excluded), -math.inf, logits), cache
 
         return step_for_sampling
-
-    def decode(
-        self, source_tokens: tf.Tensor, target_tokens: tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Compute decoder outputs and attention weights of given pairs, without search.
-
-        Args:
-            source_tokens: int32 `[batch, source_length]`.
-            target_tokens: int32 `[batch, target_length]`, not shifted.
-
-        Returns:
-            Same as `full_pass.decode`.
-        """
-        inputs = self.model.shift_right(target_tokens)
-        with self._reading():
-            return full_pass.decode(self.model, source_tokens, inputs)
 
     @property
     def unscored_steps(self) -> int:

@@ -96,6 +96,8 @@ class Translator(SequenceGenerator):
         num_best: Hypotheses to return for each source, at most `decoding.beam_size`.
         shortlist: The target pieces that a search of given sources chooses from; None:
             all.
+        others: Further models of an ensemble, trained with the same tokenizer. The
+            probability of a piece is the mean of theirs and `model`'s.
         **overrides: Fields of `DecodingConfig` to replace, such as `beam_size=1`.
 
     Raises:
@@ -111,10 +113,11 @@ class Translator(SequenceGenerator):
         *,
         num_best: int = 1,
         shortlist: Shortlist | None = None,
+        others: Sequence[Transformer] = (),
         **overrides,
     ):
         decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
-        super().__init__(model, tokenizer, decoding, name="translator")
+        super().__init__(model, tokenizer, decoding, "translator", others)
         check_num_best(num_best, decoding)
         self.num_best = num_best
         if shortlist is not None:
@@ -188,14 +191,14 @@ class Translator(SequenceGenerator):
         )
         most = tf.reduce_max(tf.concat([result.lengths[:, 0], [1]], axis=0))
         target = target[:, :most]
-        output, weights = self.decode(source, target)
+        outputs, weights = self.ensemble.decode(source, target)
         if self.model.config.alignment_head is None:
             attention = tf.reduce_mean(weights[max(0, len(weights) - 2)], axis=1)
         else:
             layer, head = self.model.config.alignment_head
             attention = weights[layer][:, head]
         is_target = target != self.model.config.pad_id
-        log_probs = self.token_log_probs(output, target)
+        log_probs = self.ensemble.token_log_probs(outputs, target)
         is_predicted = tf.range(most) >= self.unscored_steps
         return {
             **self.to_text(source, truncated, result, 1),
@@ -206,34 +209,6 @@ class Translator(SequenceGenerator):
             ),
             "log_probabilities": tf.where(is_predicted, log_probs, 0.0),
         }
-
-    def token_log_probs(
-        self, decoder_output: tf.Tensor, target_tokens: tf.Tensor
-    ) -> tf.Tensor:
-        """Return the log probability of each token of given targets, in the graph.
-
-        Args:
-            decoder_output: float `[batch, target_length, d_model]`, from `decode`.
-            target_tokens: int32 `[batch, target_length]`, not shifted.
-
-        Returns:
-            float32 `[batch, target_length]`, natural logarithms; 0 at the padding.
-        """
-
-        def log_probs(step):
-            """Handle one position: logits of all positions would not fit in memory."""
-            states, tokens = step
-            logits = self.model.output_embedding.logits(states[:, tf.newaxis])
-            own = tf.gather(logits[:, 0], tokens, batch_dims=1)
-            return own - tf.reduce_logsumexp(logits[:, 0], axis=-1)
-
-        each = tf.map_fn(
-            log_probs,
-            (tf.transpose(decoder_output, [1, 0, 2]), tf.transpose(target_tokens)),
-            fn_output_signature=tf.TensorSpec([None], tf.float32),
-        )
-        is_real = target_tokens != self.model.config.pad_id
-        return tf.where(is_real, tf.transpose(each), 0.0)
 
     def translate_with_prefix(
         self, text: tf.Tensor, target_prefix: tf.Tensor
@@ -334,6 +309,7 @@ class Translator(SequenceGenerator):
             self.decoding,
             num_best=self.num_best,
             shortlist=self.shortlist,
+            others=self.ensemble.models[1:],
         )
 
     # One graph for all signatures of an export.
@@ -348,8 +324,8 @@ class Translator(SequenceGenerator):
     def _search(self, source_tokens, forced_prefix, num_best):
         limits = self.output_limits(source_tokens)
         limits += tf.where(limits > 0, self.lengths(forced_prefix), 0)
-        if self.model.config.position_encoding == "learned":
-            limits = tf.minimum(limits, self.model.config.num_positions)
+        if (num_positions := self.ensemble.num_positions) is not None:
+            limits = tf.minimum(limits, num_positions)
         ids = self.output_ids(source_tokens, forced_prefix)
         options = {"num_best": num_best, "forced_prefix": forced_prefix, "ids": ids}
         if (rule := self._kept()) is not None:

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -162,6 +163,7 @@ class ModelDir:
         num_best: int = 1,
         languages: tuple[str | None, str | None] = (None, None),
         shortlist: bool | None = None,
+        ensemble: Sequence[str | os.PathLike] = (),
         **decoding: Any,
     ) -> Translator:
         """Load model and tokenizer, ready to translate.
@@ -173,12 +175,14 @@ class ModelDir:
             languages: Codes of source and target language, for a multilingual model;
                 None: the one chosen at its import.
             shortlist: Whether to search among the pieces of the run's shortlist alone.
+            ensemble: Folders of further runs, whose models search together with this
+                one. Their weights are those that `choose` finds.
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            FileNotFoundError: If there is no shortlist.
+            FileNotFoundError: If there is no shortlist, or no model in a folder.
             ValueError: If the model is a parser, or does not have a language, or the
-                shortlist does not match.
+                shortlist or a model of the ensemble does not match.
         """
         model, tokenizer, settings = self._load_for(
             "translation", checkpoint, precision, decoding
@@ -188,10 +192,30 @@ class ModelDir:
             found = shortlist_lib.Shortlist.load(
                 self.shortlist_path, tokenizer.fingerprint
             )
+        others = [
+            ModelDir(path)._load_for_ensemble(self, tokenizer, precision)
+            for path in ensemble
+        ]
         tokenizer = tokenizer.with_languages(*languages)
         return Translator(
-            model, tokenizer, settings, num_best=num_best, shortlist=found
+            model,
+            tokenizer,
+            settings,
+            num_best=num_best,
+            shortlist=found,
+            others=others,
         )
+
+    def _load_for_ensemble(self, first, tokenizer, precision):
+        """Load the model for an ensemble with the run `first` and its tokenizer."""
+        model, own_tokenizer, _ = self._load_for("translation", None, precision, {})
+        if own_tokenizer.fingerprint != tokenizer.fingerprint:
+            raise ValueError(
+                f"The models in {first.path} and {self.path} have different "
+                "vocabularies. The models of an ensemble must be trained on the same "
+                "--data_dir, or with bin/prepare_data.py --tokenizer_from."
+            )
+        return model
 
     def load_parser(
         self,

@@ -144,10 +144,9 @@ def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Mod
     traced = [function.get_concrete_function() for function in functions]
     read = {handle.ref() for each in traced for handle in each.captured_inputs}
     owner = tf.Module(name="serving")
-    own = [weight.value for weight in searcher.model.weights]
     owner.weights = [
         variable
-        for variable in own + searcher.prepared_variables
+        for variable in searcher.searched_variables
         if variable.handle.ref() in read
     ]
     owner.tokenizer = searcher.tokenizer

@@ -212,8 +212,8 @@ class ServingModule(tf.Module):
         target, _ = translator.target_tokens(target_text)
         # At least one position, so that an empty batch has a shape.
         target = tf.pad(target, [[0, 0], [0, 1]], constant_values=config.pad_id)
-        output, _ = translator.decode(source, target)
-        each = translator.token_log_probs(output, target)
+        outputs, _ = translator.ensemble.decode(source, target)
+        each = translator.ensemble.token_log_probs(outputs, target)
         return {
             "log_probability": tf.reduce_sum(each, axis=1),
             "num_tokens": translator.lengths(target),

@@ -263,6 +263,7 @@ def test_the_commands_of_the_readme_run(repository, tmp_path):
 PAGES = [
     "docs/how_to/fine_tuning.md",
     "docs/how_to/fast_models.md",
+    "docs/how_to/ensembles.md",
     "docs/how_to/several_corpora.md",
     "docs/how_to/published_models.md",
     "docs/how_to/long_runs.md",

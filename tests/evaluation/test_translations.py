@@ -14,8 +14,6 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
         with_prepared_weights=lambda: translator,
         translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
         decoding=DecodingConfig(max_input_length=1009),
-        model=types.SimpleNamespace(compile=lambda loss: None),
-        tokenizer=None,
     )
     place = types.SimpleNamespace(
         load_tokenizer=lambda: types.SimpleNamespace(languages={}),

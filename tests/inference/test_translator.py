@@ -47,7 +47,7 @@ def test_attention_is_that_of_the_head_that_aligns(parts):
     tokens, _ = translator.source_tokens(text)
     best = translator.search(tokens)
     target = best.tokens[:, 0, : int(best.lengths[0, 0])]
-    _, weights = translator.decode(tokens, target)
+    _, weights = translator.ensemble.decode(tokens, target)
     for model, expected in (
         (plain, tf.reduce_mean(weights[0], axis=1)),
         (aligning, weights[1][:, 1]),
@@ -177,8 +177,8 @@ def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_a
 
     @tf.function
     def decode(translator):
-        output, weights = translator.decode(*map(tf.constant, pair))
-        return output, *weights
+        outputs, weights = translator.ensemble.decode(*map(tf.constant, pair))
+        return *outputs, *weights
 
     def assert_equal(ours, theirs):
         assert [t.text for t in ours] == [t.text for t in theirs]
@@ -204,8 +204,8 @@ def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_a
     assert_equal(kept.translate(MIXED, batch_size=5), before)
     if is_all:
         assert_all_close(decode(kept), decoded)
-        eager, weights = kept.decode(*map(tf.constant, pair))
-        assert_all_close([eager, *weights], decoded)
+        eager, weights = kept.ensemble.decode(*map(tf.constant, pair))
+        assert_all_close([*eager, *weights], decoded)
     after = following.translate(MIXED, batch_size=5)
     assert [t.score for t in after] != [t.score for t in before]
 
@@ -219,9 +219,9 @@ def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
     of_words = packed_kernels.pack_transposed(
         parts[0].output_embedding.embeddings
     ).blocks.shape
-    shapes = [variable.shape for variable in kept.prepared_variables]
+    shapes = [variable.shape for variable in kept.searched_variables]
     assert (of_words in shapes) == (beam_size == 16)
-    assert plain.prepared_variables == []
+    assert len(plain.searched_variables) == len(parts[0].weights)
     assert kept("one two") == plain("one two")
 
 

@@ -17,9 +17,9 @@ SIDES = ("source", "target")
 
 
 def perplexity_of(model_dir):
-    model, tokenizer = model_dir.load_model(), model_dir.load_tokenizer()
-    model.compile()
-    return reference_perplexity(model, tokenizer, LINES, LINES, max_length=60)
+    return reference_perplexity(
+        model_dir.load_translator(), LINES, LINES, max_length=60
+    )
 
 
 @pytest.mark.long

@@ -183,7 +183,7 @@ def test_attention_is_that_of_the_head_that_aligns(head, read, tmp_path):
     known = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size)).numpy()
     ids = {piece.decode(): number for number, piece in enumerate(known)}
     target = np.array([[ids[piece] for piece in result.hypotheses[0]]], np.int32)
-    _, weights = translator.decode(tf.constant(source), tf.constant(target))
+    _, weights = translator.ensemble.decode(tf.constant(source), tf.constant(target))
     layer, number = read
     expected = weights[layer][0, number, :, :-1].numpy()
     np.testing.assert_allclose(result.attention[0], expected, atol=1e-3)

@@ -205,7 +205,7 @@ def test_the_score_of_a_translation_is_its_probability_over_the_penalty(module):
     tokens, _ = module.translator.source_tokens(tf.constant(["A dog runs!"]))
     best = module.translator.search(tokens)
     length = int(best.lengths[0, 0])
-    _, cross = module.translator.decode(tokens, best.tokens[:, 0, :length])
+    _, cross = module.translator.ensemble.decode(tokens, best.tokens[:, 0, :length])
     aligned = module.align(tf.constant(["A dog runs!"]))
     np.testing.assert_allclose(
         aligned["attention"][0], tf.reduce_mean(cross[0][0], axis=0), atol=1e-5
@@ -405,6 +405,12 @@ def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     assert [own.text for own in ours] == [other.text for other in theirs]
 
 
+def prepared_variables(translator):
+    """The variables that a search reads beside the model's own."""
+    own = {weight.value.ref() for weight in translator.model.weights}
+    return [each for each in translator.searched_variables if each.ref() not in own]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_exports_store_packed_kernels_and_the_weights_that_are_read(
@@ -419,7 +425,7 @@ def test_exports_store_packed_kernels_and_the_weights_that_are_read(
         )
         stored[name] = stored_numbers(version)[tf.as_dtype(precision)]
     packed = sum(
-        map(tf.size, translator.with_prepared_weights().prepared_variables)
+        map(tf.size, prepared_variables(translator.with_prepared_weights()))
     ).numpy()
     # The output embedding is by far the largest matrix, and packing adds padding.
     assert packed >= translator.model.config.vocab_size * 6
@@ -459,12 +465,13 @@ def test_an_export_with_a_damaged_kernel_is_rejected(
     """A single text is translated with other kernels than a batch."""
     translator = make_translator()
     prepared = translator.with_prepared_weights()
-    shapes = [tuple(each.shape) for each in prepared.prepared_variables]
+    variables = prepared_variables(prepared)
+    shapes = [tuple(each.shape) for each in variables]
     embedding = packed_kernels.pack_transposed(
         translator.model.output_embedding.embeddings
     ).blocks.shape
     assert shapes.count(tuple(embedding)) == 1
-    for variable, shape in zip(prepared.prepared_variables, shapes, strict=True):
+    for variable, shape in zip(variables, shapes, strict=True):
         if len(shape) > 2 and is_embedding == (shape == tuple(embedding)):
             variable.assign(-variable)
     monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: prepared)
