@@ -288,10 +288,9 @@ def choose_weights() -> dict:
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
     print(f"weights: {checkpoint.path} ({kind})", flush=True)
-    for path in ENSEMBLE.value or ():
-        other = ModelDir(path).choose().path
-        print(f"in an ensemble with: {other}", flush=True)
-        weights.setdefault("ensemble", []).append(str(other))
+    if others := [str(path) for path in ensemble_flags.choose()]:
+        print(f"in an ensemble with: {', '.join(others)}", flush=True)
+        weights["ensemble"] = others
     return weights
 
 
@@ -351,7 +350,8 @@ def check_flags() -> None:
             "no --checkpoint."
         )
     if _HYPOTHESIS.value:
-        needed, excluded = (_REFERENCE,), (MODEL_DIR, _DATA_DIR, _SOURCE)
+        of_model = (MODEL_DIR, SHORTLIST, ENSEMBLE)
+        needed, excluded = (_REFERENCE,), (*of_model, _DATA_DIR, _SOURCE)
     elif _DATA_DIR.value:
         needed, excluded = (MODEL_DIR,), (_SOURCE, _REFERENCE)
     else:

@@ -152,13 +152,10 @@ def main() -> dict:
 
 def _made_from(lines, protection):
     """Return what the output depends on."""
-    from keras_transformer.runs.model_dir import ModelDir
-
-    others = [ModelDir(path).choose().path for path in ENSEMBLE.value or ()]
+    model = model_flags.weights(_SAVED_MODEL)
     return {
-        **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
+        **resumable_output.fingerprints(lines, model, ensemble_flags.choose()),
         **search_flags.given(),
-        "ensemble": [str(path.resolve()) for path in others],
         "shortlist": bool(SHORTLIST.value),
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
         "nbest": _NBEST.value,

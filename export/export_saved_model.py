@@ -108,6 +108,7 @@ def main() -> dict:
     model_dir = ModelDir(MODEL_DIR.value)
     is_parser = model_dir.read_config().task == "parsing"
     checkpoint = model_dir.choose(CHECKPOINT.value)
+    others = ensemble_flags.choose()
     load, options = model_dir.load_parser, {}
     if not is_parser:
         load = model_dir.load_translator
@@ -133,8 +134,9 @@ def main() -> dict:
     )
     description = saved_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    names = " and ".join(map(str, (checkpoint.path, *others)))
     print(
-        f"exported {checkpoint.path} to {version}: {size / 1e6:,.1f} MB on disk, "
+        f"exported {names} to {version}: {size / 1e6:,.1f} MB on disk, "
         f"{description['weights_bytes'] / 1e6:,.1f} MB of weights once loaded"
     )
     return {"saved_model": str(version), "bytes": size, **description}

@@ -1,6 +1,7 @@
 """Untrained models that choose, their tokenizers, and inputs for their signatures."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import tensorflow as tf
@@ -63,10 +64,21 @@ def write_run(folder):
         folder: Gets the folders `data` and `model`.
     """
     translator = make_translator()
+    write_model(translator, folder / "model")
     (folder / "text").write_text("\n".join(LINES) + "\n")
     paths = folder / "text", folder / "text"
     source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
     data.prepare(source, folder / "data", lambda texts: translator.tokenizer)
+
+
+def write_model(translator, folder, **fields):
+    """Write a run from English to German without checkpoints.
+
+    Args:
+        translator: Its model, tokenizer and settings.
+        folder: The model_dir.
+        **fields: Of `RunConfig`, to replace.
+    """
     config = RunConfig(
         preset="tiny",
         model=translator.model.config,
@@ -76,7 +88,8 @@ def write_run(folder):
         target_language="de",
         tokenizer_hash=translator.tokenizer.fingerprint,
     )
-    ModelDir(folder / "model").write(translator.model, translator.tokenizer, config)
+    config = dataclasses.replace(config, **fields)
+    ModelDir(folder).write(translator.model, translator.tokenizer, config)
 
 
 def choosing_model(config, seed, precision="float32", scale=0.7):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
+
 from absl import flags
+
+from keras_transformer.cli import language_flags
+from keras_transformer.cli.model_flags import MODEL_DIR
 
 ENSEMBLE = flags.DEFINE_list(
     "ensemble",
@@ -11,3 +16,19 @@ ENSEMBLE = flags.DEFINE_list(
     "choose the pieces of a translation together, by the mean of their probabilities: "
     "better than each alone, and as slow as all. Default: none.",
 )
+
+
+def choose() -> list[pathlib.Path]:
+    """Return the paths of the weights that the flag chooses, without loading them.
+
+    Raises:
+        FileNotFoundError: If a folder has no model.
+        ValueError: If a model cannot search together with that of --model_dir.
+    """
+    if not ENSEMBLE.value:
+        return []
+    from keras_transformer.runs.model_dir import ModelDir
+
+    first = ModelDir(MODEL_DIR.value)
+    chosen = first.choose_ensemble(ENSEMBLE.value, language_flags.given())
+    return [checkpoint.path for checkpoint in chosen]

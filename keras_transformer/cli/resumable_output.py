@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -96,21 +96,29 @@ def resumable_writer(
             record.unlink(missing_ok=True)
 
 
-def fingerprints(lines: Iterable[str], model: pathlib.Path) -> dict[str, Any]:
+def fingerprints(
+    lines: Iterable[str], model: pathlib.Path, others: Sequence[pathlib.Path] = ()
+) -> dict[str, Any]:
     """Return what tells an input and a model from others.
 
     Args:
         lines: The input.
         model: File or folder of the model's weights.
+        others: Those of further models of an ensemble.
     """
     digest = hashlib.sha256()
     for line in lines:
         digest.update(f"{line}\n".encode())
-    return {
+    found = {
         "input": digest.hexdigest(),
         "model": str(model.resolve()),
         "date of the model": model.stat().st_mtime_ns if model.exists() else None,
     }
+    if others:
+        found["ensemble"] = [
+            [str(path.resolve()), path.stat().st_mtime_ns] for path in others
+        ]
+    return found
 
 
 def _check_record(record: pathlib.Path, made_from: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,12 +27,14 @@ def reference_perplexity(
         translator: The model, or the models of an ensemble, and their tokenizer.
         sources: Source texts.
         references: Their reference translations.
-        max_length: Pairs with more tokens on a side are left out.
+        max_length: Pairs with more tokens on a side are left out, and pairs that have
+            more than a model has positions for.
 
     Raises:
         ValueError: If no pair is left.
     """
     tokenizer = translator.tokenizer
+    max_length = min(max_length, translator.ensemble.num_positions or max_length)
     lengths = np.maximum(
         _lengths(tokenizer.encode(list(sources))),
         _lengths(tokenizer.encode_target(list(references))),
@@ -60,7 +61,8 @@ def reference_perplexity(
         target = tokenizer.encode_rows([references[index] for index in picked], True)
         total += float(log_probs(source, target))
         num_tokens += int(np.sum(target != tokenizer.pad_id))
-    return math.exp(-total / num_tokens)
+    with np.errstate(over="ignore"):  # of a model that diverged it is infinite
+        return float(np.exp(-total / num_tokens))
 
 
 def _lengths(encoded):

@@ -66,6 +66,14 @@ class Ensemble(tf.Module):
         ]
         return min(learned, default=None)
 
+    def check_is_single(self, files: str) -> None:
+        """Raise ValueError if there are several models; `files` cannot hold them."""
+        if len(self.models) > 1:
+            raise ValueError(
+                f"{files} hold one model, and this is an ensemble of "
+                f"{len(self.models)}. Convert one of them."
+            )
+
     def prepare(
         self, has_packed_kernels: bool, with_output: bool, has_stacks: bool
     ) -> None:

@@ -65,6 +65,7 @@ def write(
         raise FileExistsError(
             f"{folder} is not empty. Give a folder that does not exist yet."
         )
+    translator.ensemble.check_is_single("Hugging Face's files")
     config, tokenizer = translator.model.config, translator.tokenizer
     check_convertible(config)
     if (tokenizer.source_prefix_id, tokenizer.target_prefix_id) != (None, None):

@@ -176,7 +176,7 @@ class ModelDir:
                 None: the one chosen at its import.
             shortlist: Whether to search among the pieces of the run's shortlist alone.
             ensemble: Folders of further runs, whose models search together with this
-                one. Their weights are those that `choose` finds.
+                one, see `choose_ensemble`.
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
@@ -184,6 +184,7 @@ class ModelDir:
             ValueError: If the model is a parser, or does not have a language, or the
                 shortlist or a model of the ensemble does not match.
         """
+        others = self.choose_ensemble(ensemble, languages)
         model, tokenizer, settings = self._load_for(
             "translation", checkpoint, precision, decoding
         )
@@ -192,10 +193,6 @@ class ModelDir:
             found = shortlist_lib.Shortlist.load(
                 self.shortlist_path, tokenizer.fingerprint
             )
-        others = [
-            ModelDir(path)._load_for_ensemble(self, tokenizer, precision)
-            for path in ensemble
-        ]
         tokenizer = tokenizer.with_languages(*languages)
         return Translator(
             model,
@@ -203,19 +200,67 @@ class ModelDir:
             settings,
             num_best=num_best,
             shortlist=found,
-            others=others,
+            others=[
+                ModelDir(path).load_model(str(chosen.path), precision)
+                for path, chosen in zip(ensemble, others, strict=True)
+            ],
         )
 
-    def _load_for_ensemble(self, first, tokenizer, precision):
-        """Load the model for an ensemble with the run `first` and its tokenizer."""
-        model, own_tokenizer, _ = self._load_for("translation", None, precision, {})
-        if own_tokenizer.fingerprint != tokenizer.fingerprint:
+    def choose_ensemble(
+        self,
+        folders: Sequence[str | os.PathLike],
+        languages: tuple[str | None, str | None] = (None, None),
+    ) -> list[Checkpoint]:
+        """Find the weights of the models that search together with this one.
+
+        Args:
+            folders: Of the other runs.
+            languages: As in `load_translator`.
+
+        Returns:
+            For each folder what `choose` finds.
+
+        Raises:
+            FileNotFoundError: If a folder has no model.
+            ValueError: If a folder is named twice, or its model is a parser, or has
+                another vocabulary or direction.
+        """
+        if not folders:
+            return []
+        paths = [self.path, *map(pathlib.Path, folders)]
+        if len({path.resolve() for path in paths}) < len(paths):
             raise ValueError(
-                f"The models in {first.path} and {self.path} have different "
-                "vocabularies. The models of an ensemble must be trained on the same "
-                "--data_dir, or with bin/prepare_data.py --tokenizer_from."
+                "A model twice is no ensemble: name each folder once. Received: "
+                f"{', '.join(map(str, paths))}."
             )
-        return model
+        direction, vocabulary = self._direction_and_vocabulary(languages)
+        chosen = []
+        for path in paths[1:]:
+            other = ModelDir(path)
+            own_direction, own_vocabulary = other._direction_and_vocabulary(languages)
+            if own_vocabulary != vocabulary:
+                raise ValueError(
+                    f"The models in {self.path} and {path} have different "
+                    "vocabularies. The models of an ensemble must be trained on the "
+                    "same --data_dir, or with bin/prepare_data.py --tokenizer_from."
+                )
+            if own_direction != direction:
+                raise ValueError(
+                    "The models of an ensemble must translate the same languages, but "
+                    f"{self.path} is for {direction}, and {path} for {own_direction}."
+                )
+            chosen.append(other.choose())
+        return chosen
+
+    def _direction_and_vocabulary(self, languages):
+        """Return such as "en-de" (None: the model has several), and what is hashed."""
+        config = self.read_config()
+        self._check_task(config, "translation")
+        tokenizer = self.load_tokenizer()
+        if tokenizer.languages:
+            return None, tokenizer.with_languages(*languages).fingerprint
+        direction = f"{config.source_language}-{config.target_language}"
+        return direction, tokenizer.fingerprint
 
     def load_parser(
         self,
@@ -245,13 +290,16 @@ class ModelDir:
     def _load_for(self, task, checkpoint, precision, decoding):
         """Return model, tokenizer and search settings if the model has this task."""
         config = self.read_config()
-        if config.task != task:
-            kind, program = _TASKS[config.task]
-            raise ValueError(f"{self.path} is {kind}: use {program}.")
+        self._check_task(config, task)
         given = {name: value for name, value in decoding.items() if value is not None}
         settings = dataclasses.replace(config.decoding, **given)
         model = self.load_model(checkpoint, precision)
         return model, self.load_tokenizer(), settings
+
+    def _check_task(self, config, task):
+        if config.task != task:
+            kind, program = _TASKS[config.task]
+            raise ValueError(f"{self.path} is {kind}: use {program}.")
 
     def check_has_no_model(self, flag: str) -> None:
         """Raise an error unless a model can be written here; `flag` names the folder.

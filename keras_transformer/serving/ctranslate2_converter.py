@@ -56,6 +56,7 @@ def convert(
             f"{folder} contains files other than a CTranslate2 model, so it is not "
             "replaced. Give a folder that does not exist yet."
         )
+    translator.ensemble.check_is_single("CTranslate2's files")
     spec = make_spec(translator)
     spec.validate()
     spec.optimize(None if quantization == "float32" else quantization)

@@ -131,8 +131,9 @@ def test_flags_of_the_other_task_are_refused(refuse, model_dir):
     where = {"model_dir": model_dir("parsing"), "source": "a", "reference": "b"}
     refuse("bin/evaluate.py", "--source is for --task=translation", **where)
     both = {"hypothesis": "a", "reference": "b", "task": "parsing"}
-    message = "--shortlist is for --task=translation"
-    refuse("bin/evaluate.py", message, shortlist=True, **both)
+    for name in ("shortlist", "ensemble"):
+        message = f"--{name} and --hypothesis exclude each other"
+        refuse("bin/evaluate.py", message, **{name: True}, **both)
     message = "--unconstrained and --hypothesis exclude each other"
     refuse("bin/evaluate.py", message, unconstrained=True, **both)
 

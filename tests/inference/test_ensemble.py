@@ -10,7 +10,7 @@ from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
-from keras_transformer.serving import saved_model
+from keras_transformer.serving import ctranslate2_converter, saved_model
 from tests.small_models import LINES, choosing_model, make_translator
 
 # Enough short texts beside a long one for two length groups.
@@ -144,6 +144,22 @@ def test_perplexity_is_of_the_mean_probabilities(single):
     expected = np.exp(-log_probs.sum() / num_tokens)
     found = reference_perplexity(translator, LINES, LINES)
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_perplexity_leaves_out_what_a_model_has_no_positions_for(single):
+    fields = {"position_encoding": "learned", "num_positions": 40}
+    translator = together(single, fields)
+    texts = [*LINES, "2, 3, 5, 7 " * 9]
+    found = reference_perplexity(translator, texts, texts)
+    assert found == reference_perplexity(translator, LINES, LINES)
+
+
+def test_what_holds_one_model_refuses_an_ensemble(single, tmp_path):
+    translator = together(single, {})
+    with pytest.raises(
+        ValueError, match="CTranslate2's files hold one model, and .* 2"
+    ):
+        ctranslate2_converter.convert(translator, tmp_path / "ctranslate2")
 
 
 def test_models_of_other_vocabularies_are_refused(single):
