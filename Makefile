@@ -3,7 +3,8 @@
 #   make quickstart   the whole path on the built-in corpus: prepare, train, average,
 #                     evaluate, export, and translate with the export alone
 #   make demo         serve what quickstart trained, with a page to try it
-#   make multi30k     the same on Multi30k, one to two hours: make multi30k TEXT=FOLDER
+#   make multi30k     the same on Multi30k with two models, one to two hours:
+#                     make multi30k TEXT=FOLDER, or make -j2 multi30k TEXT=FOLDER
 #   make test         what continuous integration runs, with `make lint testlong`
 
 # A Python 3.11 that can make virtual environments.
@@ -22,6 +23,11 @@ QUICKSTART_TRAIN := --preset=tiny --num_layers=2 --d_ff=512 --dropout_rate=0.1 \
     --evaluate_every_steps=650 --bleu_sentences=0
 
 MULTI30K := runs/multi30k
+# Models that search together, trained with the number as the seed.
+MULTI30K_MODELS := $(MULTI30K)/model_1 $(MULTI30K)/model_2
+MULTI30K_TRAIN := --preset=tiny --dropout_rate=0.2 --tokens_per_batch=2048 \
+    --train_steps=10500 --warmup_steps=1500 --learning_rate_schedule=linear \
+    --learning_rate=0.004 --length_penalty_alpha=1.5 --checkpoint_every_steps=200
 # The folder with train.en, train.de, val.en, ... as Multi30k names them.
 TEXT ?= ../shared/data/multi30k
 # Test files that run at once, each in a process with a TensorFlow of its own.
@@ -29,6 +35,7 @@ TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart demo benchmark multi30k test testlong lint format docs clean
+.PHONY: $(MULTI30K_MODELS)
 
 help:
 	@sed -n "s/^\([a-z0-9]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
@@ -77,19 +84,24 @@ benchmark: install ## measure this machine with the model of `make quickstart`
 	    --model_dir=$(QUICKSTART)/model --input=$(QUICKSTART)/data/test.source
 	cat runs/benchmark/table.md
 
-multi30k: $(VENV)/.installed ## train and evaluate the tiny preset on TEXT; run it again to resume
-	test -e $(MULTI30K)/data/metadata.json || \
-	    $(BIN)/python bin/prepare_data.py --data_dir=$(MULTI30K)/data --vocab_size=8000 \
+$(MULTI30K)/data/metadata.json: | $(VENV)/.installed
+	$(BIN)/python bin/prepare_data.py --data_dir=$(MULTI30K)/data --vocab_size=8000 \
 	    --source_language=en --target_language=de \
 	    --train_source=$(TEXT)/train.en --train_target=$(TEXT)/train.de \
 	    --valid_source=$(TEXT)/val.en --valid_target=$(TEXT)/val.de \
 	    --test_source=$(TEXT)/test_2016_flickr.en --test_target=$(TEXT)/test_2016_flickr.de
-	$(BIN)/python bin/train.py --preset=tiny --data_dir=$(MULTI30K)/data \
-	    --model_dir=$(MULTI30K)/model --checkpoint_every_steps=200
-	$(BIN)/python bin/average_checkpoints.py --model_dir=$(MULTI30K)/model
-	$(BIN)/python bin/evaluate.py --model_dir=$(MULTI30K)/model \
+
+$(MULTI30K_MODELS): $(MULTI30K)/model_%: $(VENV)/.installed $(MULTI30K)/data/metadata.json
+	$(BIN)/python bin/train.py $(MULTI30K_TRAIN) --seed=$* \
+	    --data_dir=$(MULTI30K)/data --model_dir=$@
+	$(BIN)/python bin/average_checkpoints.py --model_dir=$@
+
+multi30k: $(MULTI30K_MODELS) ## train two models on TEXT, evaluate both together; run it again to resume
+	$(BIN)/python bin/evaluate.py \
+	    --model_dir=$(MULTI30K)/model_1 --ensemble=$(MULTI30K)/model_2 \
 	    --data_dir=$(MULTI30K)/data --split=test --report=$(MULTI30K)/evaluation.json
-	$(BIN)/python export/export_saved_model.py --model_dir=$(MULTI30K)/model \
+	$(BIN)/python export/export_saved_model.py \
+	    --model_dir=$(MULTI30K)/model_1 --ensemble=$(MULTI30K)/model_2 \
 	    --export_dir=$(MULTI30K)/export
 
 test: install ## run the quick tests

@@ -1,6 +1,6 @@
 """Does CTranslate2 find the same translations as this package, with the same weights?
 
-    python benchmarks/ctranslate2_equality.py --model_dir=runs/multi30k/model \
+    python benchmarks/ctranslate2_equality.py --model_dir=runs/multi30k/model_1 \
         --input=test_2016_flickr.en --reference=test_2016_flickr.de
 
 converts the model to float32 and int8 and translates a file with beam 4 and no length

@@ -1,7 +1,7 @@
 """Does an exported model answer any input, within bounded memory?
 
     python robustness/hostile_strings.py --saved_model=exports/multi30k/1 \
-        --tokenizer_model=runs/multi30k/model/tokenizer/sentencepiece.model
+        --tokenizer_model=runs/multi30k/model_1/tokenizer/sentencepiece.model
 
 sends 2,000 strings in batches of 32: random bytes, all code points of Unicode, control
 characters, special tokens, with 0 to 100,000 characters, long and short in one batch.
