@@ -10,6 +10,7 @@ from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
+from keras_transformer.pretrained import huggingface_writer
 from keras_transformer.serving import ctranslate2_converter, saved_model
 from tests.small_models import LINES, choosing_model, make_translator
 
@@ -160,6 +161,8 @@ def test_what_holds_one_model_refuses_an_ensemble(single, tmp_path):
         ValueError, match="CTranslate2's files hold one model, and .* 2"
     ):
         ctranslate2_converter.convert(translator, tmp_path / "ctranslate2")
+    with pytest.raises(ValueError, match="Hugging Face's files hold one model, and"):
+        huggingface_writer.write(translator, None, tmp_path / "huggingface", "")
 
 
 def test_models_of_other_vocabularies_are_refused(single):
