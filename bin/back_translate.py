@@ -70,11 +70,13 @@ def main() -> dict:
     check_flags()
     lines = text_files.StoredLines(_INPUT.value)
     startup.import_tensorflow()
+    # Chosen once: a training that still runs writes others.
+    weights = model_flags.weights(_SAVED_MODEL)
     block_size = _BATCHES_OF_BLOCK * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
-        _OUTPUT.value, made_from(lines), block_size
+        _OUTPUT.value, made_from(lines, weights), block_size
     ) as (write, first):
-        num_cut = translate(lines, write, block_size, first)
+        num_cut = translate(weights, lines, write, block_size, first)
     text_files.report_cut(num_cut, len(lines) - first)
     return {"lines": len(lines), "truncated": num_cut}
 
@@ -93,10 +95,10 @@ def check_flags() -> None:
             )
 
 
-def made_from(lines) -> dict:
+def made_from(lines, weights) -> dict:
     """Return what the output depends on."""
     return {
-        **resumable_output.fingerprints(lines, model_flags.weights(_SAVED_MODEL)),
+        **resumable_output.fingerprints(lines, weights),
         "languages": list(language_flags.given()),
         "method": _METHOD.value,
         **sampling_flags.given(),
@@ -104,7 +106,7 @@ def made_from(lines) -> dict:
     }
 
 
-def translate(lines, write, block_size, first) -> int:
+def translate(weights, lines, write, block_size, first) -> int:
     """Translate and write from a line on; return the number of lines that were cut."""
     from keras_transformer.inference import batching, translator
 
@@ -114,7 +116,7 @@ def translate(lines, write, block_size, first) -> int:
         blocks = translator.translate_in_blocks(
             itertools.islice(lines, first, None),
             _BATCH_SIZE.value,
-            load(),
+            load(weights),
             block_size=block_size,
         )
         progress = text_files.progress(len(lines), first)
@@ -129,8 +131,8 @@ def translate(lines, write, block_size, first) -> int:
     return num_cut
 
 
-def load():
-    """Return a function that translates a batch."""
+def load(weights):
+    """Return a function that translates a batch with these weights."""
     from keras_transformer.serving import sampling, saved_model, signatures
 
     drawn = None
@@ -141,7 +143,7 @@ def load():
     from keras_transformer.runs.model_dir import ModelDir
 
     translator = ModelDir(MODEL_DIR.value).load_translator(
-        CHECKPOINT.value, languages=language_flags.given()
+        str(weights), languages=language_flags.given()
     )
     translator = translator.with_prepared_weights()
     if drawn:

@@ -204,6 +204,9 @@ def score_translations() -> dict:
 
         sources, references = read_pairs()
         weights = choose_weights()
+        if ensemble := ensemble_flags.choose():
+            weights["ensemble"] = [str(path) for _, path in ensemble]
+            print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
         language_flags.report_untold(sources)
         result = translations.translate_and_measure(
             MODEL_DIR.value,
@@ -213,7 +216,7 @@ def score_translations() -> dict:
             languages=language_flags.given(),
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
             shortlist=SHORTLIST.value,
-            ensemble=ENSEMBLE.value or (),
+            ensemble=ensemble,
             **search_flags.given(),
         )
         hypotheses, language, perplexity = result
@@ -288,9 +291,6 @@ def choose_weights() -> dict:
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
     print(f"weights: {checkpoint.path} ({kind})", flush=True)
-    if others := [str(path) for path in ensemble_flags.choose()]:
-        print(f"in an ensemble with: {', '.join(others)}", flush=True)
-        weights["ensemble"] = others
     return weights
 
 

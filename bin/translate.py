@@ -137,24 +137,27 @@ def main() -> dict:
     if _FORMAT.value == "html":
         lines = ["".join(lines)]
     startup.import_tensorflow()
+    # Chosen once: a training that still runs writes others.
+    weights, ensemble = model_flags.weights(_SAVED_MODEL), ensemble_flags.choose()
     num_batches = _BATCHES_OF_DOCUMENT_BLOCK if is_document else _BATCHES_OF_BLOCK
     block_size = num_batches * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
         _OUTPUT.value,
-        _made_from(lines, protection),
+        _made_from(lines, weights, ensemble, protection),
         block_size,
         _input_of_line,
         line_end="" if is_document else "\n",
     ) as (write, first):
-        counts = _translate(protection, lines, write, block_size, first)
+        load = _loader(weights, ensemble)
+        counts = _translate(load, protection, lines, write, block_size, first)
     return {"lines": num_lines, **counts}
 
 
-def _made_from(lines, protection):
+def _made_from(lines, weights, ensemble, protection):
     """Return what the output depends on."""
-    model = model_flags.weights(_SAVED_MODEL)
+    paths = [path for _, path in ensemble]
     return {
-        **resumable_output.fingerprints(lines, model, ensemble_flags.choose()),
+        **resumable_output.fingerprints(lines, weights, paths),
         **search_flags.given(),
         "shortlist": bool(SHORTLIST.value),
         "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
@@ -215,7 +218,7 @@ def _check_document_flags():
         import sentencex  # noqa: F401
 
 
-def _translate(protection, lines, write, block_size, first):
+def _translate(load, protection, lines, write, block_size, first):
     """Translate and write from a line on; return counts for the summary."""
     from keras_transformer.inference import batching, cpu_threads
 
@@ -227,7 +230,7 @@ def _translate(protection, lines, write, block_size, first):
         batching.without_graph_optimizer(num_texts),
         contextlib.ExitStack() as stack,
     ):
-        model = _loaded(stack)
+        model = _loaded(load, stack)
         language_flags.report_untold(lines)
         protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
@@ -321,17 +324,21 @@ def _of_model(model, protection):
     return protection
 
 
-def _loaded(stack):
+def _loaded(load, stack):
     """Return the model, in this process or in workers that end with `stack`."""
-    load = _loader()
     if _NUM_WORKERS.value == 1:
         return load()
     workers = worker_processes.WorkerProcesses(load, _NUM_WORKERS.value)
     return stack.enter_context(workers).model
 
 
-def _loader():
-    """Return a function that loads the model that the flags name."""
+def _loader(weights, ensemble):
+    """Return a function that loads the model that the flags name.
+
+    Args:
+        weights: Path of the weights.
+        ensemble: From `ensemble_flags.choose`.
+    """
     is_aligned = _ALIGNMENTS.value or _TOKEN_SCORES.value
     if _SAVED_MODEL.value is not None:
         return functools.partial(
@@ -345,11 +352,11 @@ def _loader():
         MODEL_DIR.value,
         is_aligned=is_aligned,
         is_protected=protection_flags.is_given(),
-        checkpoint=CHECKPOINT.value,
+        checkpoint=str(weights),
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),
         shortlist=SHORTLIST.value,
-        ensemble=ENSEMBLE.value or (),
+        ensemble=ensemble,
         **search_flags.given(),
     )
 

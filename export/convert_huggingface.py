@@ -39,8 +39,8 @@ def main() -> dict:
 
     model_dir = ModelDir(MODEL_DIR.value)
     run = model_dir.read_config()
-    translator = model_dir.load_translator(CHECKPOINT.value, precision="float32")
     checkpoint = model_dir.choose(CHECKPOINT.value)
+    translator = model_dir.load_translator(str(checkpoint.path), precision="float32")
     report = None
     if _REPORT.value:
         report = model_card.read_report(_REPORT.value, checkpoint)

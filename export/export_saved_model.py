@@ -108,15 +108,15 @@ def main() -> dict:
     model_dir = ModelDir(MODEL_DIR.value)
     is_parser = model_dir.read_config().task == "parsing"
     checkpoint = model_dir.choose(CHECKPOINT.value)
-    others = ensemble_flags.choose()
+    ensemble = ensemble_flags.choose()
     load, options = model_dir.load_parser, {}
     if not is_parser:
         load = model_dir.load_translator
         options["languages"] = language_flags.given()
         options["shortlist"] = SHORTLIST.value
-        options["ensemble"] = ENSEMBLE.value or ()
+        options["ensemble"] = ensemble
     searcher = load(
-        CHECKPOINT.value,
+        str(checkpoint.path),
         precision=_PRECISION.value,
         **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
@@ -134,7 +134,8 @@ def main() -> dict:
     )
     description = saved_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    names = " and ".join(map(str, (checkpoint.path, *others)))
+    paths = [checkpoint.path, *(path for _, path in ensemble)]
+    names = " and ".join(map(str, paths))
     print(
         f"exported {names} to {version}: {size / 1e6:,.1f} MB on disk, "
         f"{description['weights_bytes'] / 1e6:,.1f} MB of weights once loaded"

@@ -18,8 +18,8 @@ ENSEMBLE = flags.DEFINE_list(
 )
 
 
-def choose() -> list[pathlib.Path]:
-    """Return the paths of the weights that the flag chooses, without loading them.
+def choose() -> list[tuple[pathlib.Path, pathlib.Path]]:
+    """Return what `ModelDir.choose_ensemble` finds for the flag.
 
     Raises:
         FileNotFoundError: If a folder has no model.
@@ -30,5 +30,4 @@ def choose() -> list[pathlib.Path]:
     from keras_transformer.runs.model_dir import ModelDir
 
     first = ModelDir(MODEL_DIR.value)
-    chosen = first.choose_ensemble(ENSEMBLE.value, language_flags.given())
-    return [checkpoint.path for checkpoint in chosen]
+    return first.choose_ensemble(ENSEMBLE.value, language_flags.given())

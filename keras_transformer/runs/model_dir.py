@@ -163,7 +163,7 @@ class ModelDir:
         num_best: int = 1,
         languages: tuple[str | None, str | None] = (None, None),
         shortlist: bool | None = None,
-        ensemble: Sequence[str | os.PathLike] = (),
+        ensemble: Sequence[tuple[pathlib.Path, pathlib.Path]] = (),
         **decoding: Any,
     ) -> Translator:
         """Load model and tokenizer, ready to translate.
@@ -175,16 +175,15 @@ class ModelDir:
             languages: Codes of source and target language, for a multilingual model;
                 None: the one chosen at its import.
             shortlist: Whether to search among the pieces of the run's shortlist alone.
-            ensemble: Folders of further runs, whose models search together with this
-                one, see `choose_ensemble`.
+            ensemble: Folders and weights of further models, which search together
+                with this one; from `choose_ensemble`.
             **decoding: Fields of `DecodingConfig`; None keeps the run's value.
 
         Raises:
-            FileNotFoundError: If there is no shortlist, or no model in a folder.
+            FileNotFoundError: If there is no model or no shortlist.
             ValueError: If the model is a parser, or does not have a language, or the
-                shortlist or a model of the ensemble does not match.
+                shortlist does not match.
         """
-        others = self.choose_ensemble(ensemble, languages)
         model, tokenizer, settings = self._load_for(
             "translation", checkpoint, precision, decoding
         )
@@ -201,8 +200,8 @@ class ModelDir:
             num_best=num_best,
             shortlist=found,
             others=[
-                ModelDir(path).load_model(str(chosen.path), precision)
-                for path, chosen in zip(ensemble, others, strict=True)
+                ModelDir(folder).load_model(str(weights), precision)
+                for folder, weights in ensemble
             ],
         )
 
@@ -210,7 +209,7 @@ class ModelDir:
         self,
         folders: Sequence[str | os.PathLike],
         languages: tuple[str | None, str | None] = (None, None),
-    ) -> list[Checkpoint]:
+    ) -> list[tuple[pathlib.Path, pathlib.Path]]:
         """Find the weights of the models that search together with this one.
 
         Args:
@@ -218,7 +217,7 @@ class ModelDir:
             languages: As in `load_translator`.
 
         Returns:
-            For each folder what `choose` finds.
+            Each folder with the path that `choose` finds in it.
 
         Raises:
             FileNotFoundError: If a folder has no model.
@@ -249,7 +248,7 @@ class ModelDir:
                     "The models of an ensemble must translate the same languages, but "
                     f"{self.path} is for {direction}, and {path} for {own_direction}."
                 )
-            chosen.append(other.choose())
+            chosen.append((path, other.choose().path))
         return chosen
 
     def _direction_and_vocabulary(self, languages):

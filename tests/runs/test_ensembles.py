@@ -37,11 +37,11 @@ def write_other(folder, vocabulary_lines=LINES, **fields):
 
 def test_runs_of_one_vocabulary_search_together(first, tmp_path):
     other = write_other(tmp_path / "other")
-    translator = first.load_translator(ensemble=[other])
+    ensemble = first.choose_ensemble([other])
+    assert ensemble == [(other, other / "model.keras")]
+    translator = first.load_translator(ensemble=ensemble)
     depths = [model.config.num_layers for model in translator.ensemble.models]
     assert depths == [2, 1]
-    (chosen,) = first.choose_ensemble([other])
-    assert chosen.path == other / "model.keras"
 
 
 def test_runs_that_cannot_search_together_are_named(first, tmp_path):
@@ -54,9 +54,9 @@ def test_runs_that_cannot_search_together_are_named(first, tmp_path):
     with pytest.raises(ValueError, match=r"parser is a parser: use bin/parse\.py"):
         first.choose_ensemble([parser])
     with pytest.raises(ValueError, match="name each folder once. Received: .*first, "):
-        first.load_translator(ensemble=[tmp_path / "back", tmp_path / "back" / "."])
+        first.choose_ensemble([tmp_path / "back", tmp_path / "back" / "."])
     with pytest.raises(FileNotFoundError, match="No model in .*nothing"):
-        first.load_translator(ensemble=[tmp_path / "nothing"])
+        first.choose_ensemble([tmp_path / "nothing"])
 
 
 def test_an_unfinished_output_remembers_the_weights_of_all_models(
@@ -85,3 +85,40 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
     assert after["ensemble"] == [[str(other / "model.keras"), 1]]
     assert before == after | {"ensemble": before["ensemble"]} != after
     assert "ensemble" not in alone
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs", "output", "has_ensemble"),
+    [
+        ("bin/translate.py", ["input"], "output", True),
+        ("bin/evaluate.py", ["source", "reference"], "report", True),
+        ("bin/back_translate.py", ["input"], "output", False),
+        ("export/convert_huggingface.py", [], "output_dir", False),
+        pytest.param(
+            *("export/export_saved_model.py", [], "export_dir", True),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_programs_choose_weights_once(
+    program, inputs, output, has_ensemble, first, program_of, tmp_path, monkeypatch
+):
+    """A training that still runs may write others before they are loaded."""
+    (tmp_path / "text").write_text("A dog runs!\n")
+    given = dict.fromkeys(inputs, tmp_path / "text")
+    given |= {"model_dir": first.path, output: tmp_path / "written"}
+    folders, chosen = [first.path], []
+    if has_ensemble:
+        given["ensemble"] = write_other(tmp_path / "other")
+        folders.append(given["ensemble"])
+    choose = ModelDir.choose
+
+    def remember(self, checkpoint=None):
+        if checkpoint is None:
+            chosen.append(self.path)
+        return choose(self, checkpoint)
+
+    monkeypatch.setattr(ModelDir, "choose", remember)
+    program_of(program)(**given)
+    assert chosen == folders
+    assert (tmp_path / "written").exists()
