@@ -109,7 +109,8 @@ def read_report(path: str | os.PathLike, checkpoint: Checkpoint) -> dict[str, An
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it is not a report of translations, or is of other weights.
+        ValueError: If it is not a report of translations, or is of other weights or of
+            an ensemble.
     """
     try:
         report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -129,6 +130,11 @@ def read_report(path: str | os.PathLike, checkpoint: Checkpoint) -> dict[str, An
         raise ValueError(
             f"{path} has the scores of {names[0]}, but {names[1]} is written. Evaluate "
             "it, or choose with --checkpoint."
+        )
+    if others := report.get("ensemble"):
+        raise ValueError(
+            f"{path} has the scores of an ensemble with {', '.join(others)}, but one "
+            "model is written. Evaluate it without --ensemble."
         )
     return report
 

@@ -329,6 +329,10 @@ def test_the_card_of_an_imported_model_tells_of_no_training(tmp_path):
             json.dumps({**REPORT, "checkpoint": "model/best/step-00000005"}),
             "scores of best/step-00000005, but averaged/step-00000007 is written",
         ),
+        (
+            json.dumps({**REPORT, "ensemble": ["b/best/step-00000002"]}),
+            "scores of an ensemble with b/best/step-00000002, but one model is written",
+        ),
         ("{}", "not a report of bin/evaluate.py on a translation model .*checkpoint"),
         ("a line\n", "not a report of bin/evaluate.py"),
     ],
