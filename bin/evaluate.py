@@ -147,6 +147,8 @@ def follow(score: Callable[[], dict]) -> dict:
     # A restarted program appends to the lines it wrote before.
     has_lines = _REPORT.value and pathlib.Path(_REPORT.value).is_file()
     lines = text_files.read_lines(_REPORT.value) if has_lines else []
+    for folder in ENSEMBLE.value or ():  # an error now, not after the first checkpoint
+        ModelDir(folder).choose()
     scores = {}
     for checkpoint in checkpoint_watcher.new_checkpoints(
         ModelDir(MODEL_DIR.value), idle_minutes=_IDLE_MINUTES.value

@@ -112,13 +112,16 @@ def fingerprints(
     found = {
         "input": digest.hexdigest(),
         "model": str(model.resolve()),
-        "date of the model": model.stat().st_mtime_ns if model.exists() else None,
+        "date of the model": _date(model),
     }
     if others:
-        found["ensemble"] = [
-            [str(path.resolve()), path.stat().st_mtime_ns] for path in others
-        ]
+        found["ensemble"] = [[str(path.resolve()), _date(path)] for path in others]
     return found
+
+
+def _date(path: pathlib.Path) -> int | None:
+    """Return when a file or folder was changed; None: it is gone."""
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def _check_record(record: pathlib.Path, made_from: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def reference_perplexity(
         target = tokenizer.encode_rows([references[index] for index in picked], True)
         total += float(log_probs(source, target))
         num_tokens += int(np.sum(target != tokenizer.pad_id))
-    with np.errstate(over="ignore"):  # of a model that diverged it is infinite
+    with np.errstate(over="ignore"):  # infinite if the training diverged
         return float(np.exp(-total / num_tokens))
 
 

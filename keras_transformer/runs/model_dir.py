@@ -116,6 +116,11 @@ class ModelDir:
         is_named = checkpoint == str(self.model_path)
         if (is_imported or is_named) and self.model_path.is_file():
             return Checkpoint(self.model_path, 0)
+        if checkpoint and checkpoint not in CHOICES:
+            raise FileNotFoundError(
+                f"No checkpoint {checkpoint}. If a training has removed it in the "
+                "meantime, run the same command again; else correct --checkpoint."
+            )
         wanted = f"No checkpoint {checkpoint!r}" if checkpoint else "No checkpoint"
         raise FileNotFoundError(
             f"{wanted} in {self.path}. Train first with "
@@ -236,7 +241,16 @@ class ModelDir:
         chosen = []
         for path in paths[1:]:
             other = ModelDir(path)
-            own_direction, own_vocabulary = other._direction_and_vocabulary(languages)
+            try:
+                weights = other.choose().path
+                own_direction, own_vocabulary = other._direction_and_vocabulary(
+                    languages
+                )
+            except FileNotFoundError as error:
+                raise FileNotFoundError(
+                    f"No trained model in {path}: train it first, or correct "
+                    "--ensemble."
+                ) from error
             if own_vocabulary != vocabulary:
                 raise ValueError(
                     f"The models in {self.path} and {path} have different "
@@ -248,7 +262,7 @@ class ModelDir:
                     "The models of an ensemble must translate the same languages, but "
                     f"{self.path} is for {direction}, and {path} for {own_direction}."
                 )
-            chosen.append((path, other.choose().path))
+            chosen.append((path, weights))
         return chosen
 
     def _direction_and_vocabulary(self, languages):

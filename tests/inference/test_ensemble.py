@@ -60,8 +60,20 @@ OTHERS = [
     [{}],
     [{"d_model": 8, "num_heads": 4, "num_layers": 1}, {"norm_placement": "pre"}],
     [{"attention_window": 3}],
-    [{"position_encoding": "learned", "num_positions": 40}],
+    [{"position_encoding": "learned", "num_positions": 15}],
 ]
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"), [((3, None), None), ((None, 3), None), ((3, 5, 4), 5)]
+)
+def test_as_many_steps_are_kept_as_any_model_reads(single, windows, expected):
+    config = single.model.config
+    models = [
+        choosing_model(dataclasses.replace(config, attention_window=window), 5)
+        for window in windows
+    ]
+    assert Ensemble(models).attention_window == expected
 
 
 @pytest.mark.parametrize("others", OTHERS)
@@ -145,6 +157,16 @@ def test_perplexity_is_of_the_mean_probabilities(single):
     expected = np.exp(-log_probs.sum() / num_tokens)
     found = reference_perplexity(translator, LINES, LINES)
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_source_is_cut_to_the_positions_of_all_models(single):
+    fields = {"position_encoding": "learned", "num_positions": 15}
+    translator = together(single, {}, fields)
+    limit = 15 - single.decoding.extra_decode_length
+    assert translator.decoding.max_input_length == limit
+    tokens, cut = translator.source_tokens(tf.constant(TEXTS[3:4]))
+    assert tokens.shape[1] == limit
+    assert cut.numpy().all()
 
 
 def test_perplexity_leaves_out_what_a_model_has_no_positions_for(single):

@@ -281,6 +281,9 @@ def test_which_weights_are_chosen(run):
     assert run.choose(str(path)) == Checkpoint(path, 3)
     with pytest.raises(FileNotFoundError, match="No checkpoint 'averaged' in .*run"):
         run.choose("averaged")
+    gone = str(path.with_name("step-00000004"))
+    with pytest.raises(FileNotFoundError, match="00004. If a training has removed it"):
+        run.choose(gone)
     with pytest.raises(FileNotFoundError, match="No model in .*absent"):
         ModelDir("absent").read_config()
 

@@ -55,8 +55,35 @@ def test_runs_that_cannot_search_together_are_named(first, tmp_path):
         first.choose_ensemble([parser])
     with pytest.raises(ValueError, match="name each folder once. Received: .*first, "):
         first.choose_ensemble([tmp_path / "back", tmp_path / "back" / "."])
-    with pytest.raises(FileNotFoundError, match="No model in .*nothing"):
+    with pytest.raises(
+        FileNotFoundError, match="No trained model in .*nothing: .* --ensemble"
+    ):
         first.choose_ensemble([tmp_path / "nothing"])
+
+
+def test_models_of_several_languages_search_for_one_of_them(tmp_path):
+    symbols = [">>de<<", ">>fr<<"]
+    for name in ("first", "other"):
+        write_model(make_translator(placeholders=symbols), tmp_path / name)
+    first, other = ModelDir(tmp_path / "first"), tmp_path / "other"
+    (chosen,) = first.choose_ensemble([other], (None, "fr"))
+    assert chosen == (other, other / "model.keras")
+    translator = first.load_translator(languages=(None, "fr"), ensemble=[chosen])
+    assert translator.tokenizer.source_prefix_id == translator.tokenizer.languages["fr"]
+    with pytest.raises(ValueError, match="target_language.*Received: 'it'"):
+        first.choose_ensemble([other], (None, "it"))
+
+
+def test_a_member_is_looked_for_before_checkpoints_are_followed(program_of, tmp_path):
+    (tmp_path / "text").write_text("A dog runs!\n")
+    files = dict.fromkeys(["source", "reference"], tmp_path / "text")
+    with pytest.raises(FileNotFoundError, match="No checkpoint in .*nothing"):
+        program_of("bin/evaluate.py")(
+            model_dir=tmp_path / "later",
+            ensemble=tmp_path / "nothing",
+            follow=True,
+            **files,
+        )
 
 
 def test_an_unfinished_output_remembers_the_weights_of_all_models(
