@@ -89,9 +89,10 @@ def make_models(folder: pathlib.Path) -> dict[str, float]:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter, saved_model
 
+    model_dir = ModelDir(MODEL_DIR.value)
     load = functools.partial(
-        ModelDir(MODEL_DIR.value).load_translator,
-        CHECKPOINT.value,
+        model_dir.load_translator,
+        str(model_dir.choose(CHECKPOINT.value).path),
         **search_flags.given(),
     )
     ours = load(precision=_PRECISION.value)
