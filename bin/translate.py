@@ -4,7 +4,7 @@
 
     python bin/translate.py --saved_model=runs/multi30k/export/1 < test.en > test.de
 
-    python bin/translate.py --model_dir=runs/multi30k/model --format=text \\
+    python bin/translate.py --model_dir=runs/multi30k/model_1 --format=text \\
         --input=letter.en --output=letter.de
 
 With --format=lines each line is one sentence. With --format=text lines are paragraphs:

@@ -1,6 +1,6 @@
 """Draw the attention of a trained model: heat maps, or an interactive page.
 
-    python bin/visualize_attention.py --model_dir=runs/multi30k/model \
+    python bin/visualize_attention.py --model_dir=runs/multi30k/model_1 \
         --source="A man rides a bicycle." --output=attention.html
 
 translates the sentence and writes one page of HTML with every layer and head of all
