@@ -55,12 +55,10 @@ class SequenceGenerator(tf.Module):
     ):
         super().__init__(name=name)
         self.ensemble = Ensemble([model, *others])
-        for each in self.ensemble.models:
-            check_vocabulary(each, tokenizer)
-            decoding = fit_positions(decoding, each)
+        check_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.decoding = decoding
+        self.decoding = fit_positions(decoding, self.ensemble.num_positions)
         # Set by a subclass; None: a search chooses from the whole vocabulary.
         self.shortlist: Shortlist | None = None
 
@@ -323,20 +321,26 @@ def check_vocabulary(model: Transformer, tokenizer: Any) -> None:
             )
 
 
-def fit_positions(decoding: DecodingConfig, model: Transformer) -> DecodingConfig:
+def fit_positions(
+    decoding: DecodingConfig, num_positions: int | None
+) -> DecodingConfig:
     """Lower the input limit so that every output fits a table of learned positions.
+
+    Args:
+        decoding: Settings of the search.
+        num_positions: Rows of the table; None: there is none.
 
     Raises:
         ValueError: If the table is too short for `extra_decode_length`.
     """
-    if model.config.position_encoding != "learned":
+    if num_positions is None:
         return decoding
-    room = model.config.num_positions - decoding.extra_decode_length
+    room = num_positions - decoding.extra_decode_length
     if room < 2:
         raise ValueError(
             "`extra_decode_length` must leave room in the table of learned positions. "
             f"Received: extra_decode_length={decoding.extra_decode_length}, "
-            f"num_positions={model.config.num_positions}."
+            f"num_positions={num_positions}."
         )
     limit = min(decoding.max_input_length, room)
     return dataclasses.replace(decoding, max_input_length=limit)
