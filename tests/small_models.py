@@ -92,6 +92,12 @@ def write_model(translator, folder, **fields):
     ModelDir(folder).write(translator.model, translator.tokenizer, config)
 
 
+def prepared_variables(translator):
+    """The variables that a search reads beside the model's own."""
+    own = {weight.value.ref() for weight in translator.model.weights}
+    return [each for each in translator.searched_variables if each.ref() not in own]
+
+
 def choosing_model(config, seed, precision="float32", scale=0.7):
     """Return a model with weights large enough to choose by."""
     model = Transformer(config, dtype=precision)

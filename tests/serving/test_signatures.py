@@ -15,7 +15,12 @@ from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ServingModule
 from robustness import hostile
-from tests.small_models import inputs_of, make_translator, stored_numbers
+from tests.small_models import (
+    inputs_of,
+    make_translator,
+    prepared_variables,
+    stored_numbers,
+)
 
 # Mixed lengths, empty, only spaces, emoji, invalid UTF-8, longer than the limit.
 MIXED = [
@@ -403,12 +408,6 @@ def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     ours = translator.translate(["zwei eins", "Ein Hund"])
     theirs = saved_model_lib.translate(version, ["zwei eins", "Ein Hund"])
     assert [own.text for own in ours] == [other.text for other in theirs]
-
-
-def prepared_variables(translator):
-    """The variables that a search reads beside the model's own."""
-    own = {weight.value.ref() for weight in translator.model.weights}
-    return [each for each in translator.searched_variables if each.ref() not in own]
 
 
 @pytest.mark.long
