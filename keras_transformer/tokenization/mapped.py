@@ -59,6 +59,9 @@ class MappedTokenizer(tokenizer.Tokenizer):
             self._target_ids = _lookup_table(target_vocabulary)
             ordered = _in_order(target_vocabulary, self.target_vocab_size)
             self._target_pieces = tf.constant(ordered)
+        self.placeholders = tokenizer.placeholders_of(
+            [source, target], [vocabulary, target_vocabulary]
+        )
         self.languages = settings.get("languages", {})
         never_written = {
             target_vocabulary[_UNKNOWN],

@@ -30,14 +30,6 @@ _DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 _SPACE = "\u2581"
 # The piece of a target language, as in OPUS-MT.
 _LANGUAGE = re.compile(f"{_SPACE}>>([^<>\\s]+)<<")
-# The piece of a placeholder or a tag, which needs no space before it.
-_PLACEHOLDER = re.compile(
-    "|".join(
-        re.escape(form).replace(r"\{\}", "[1-9][0-9]*")
-        for form in (config.PLACEHOLDER, config.OPENING_TAG, config.CLOSING_TAG)
-    )
-)
-
 # Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
 _NUM_SPECIAL_IDS = 4
@@ -72,9 +64,8 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
         matches = [(_LANGUAGE.fullmatch(name), i) for i, name in enumerate(names)]
         self.languages = {match[1]: number for match, number in matches if match}
-        self.placeholders = {
-            name: i for i, name in enumerate(names) if _PLACEHOLDER.fullmatch(name)
-        }
+        ids = {name: number for number, name in enumerate(names)}
+        self.placeholders = tokenizer.placeholders_of([proto], [ids])
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
     def with_languages(
@@ -232,7 +223,7 @@ def train_bpe(
 
 def is_symbol(word: str) -> bool:
     """Return whether a word is a tag, a target language or a placeholder."""
-    forms = (config.TAG, _PLACEHOLDER)
+    forms = (config.TAG, tokenizer.PLACEHOLDER)
     return bool(
         _LANGUAGE.fullmatch(_SPACE + word)
         or any(form.fullmatch(word) for form in forms)
@@ -241,7 +232,7 @@ def is_symbol(word: str) -> bool:
 
 def symbol_piece(symbol: str) -> str:
     """Return the piece of a symbol."""
-    if _PLACEHOLDER.fullmatch(symbol):
+    if tokenizer.PLACEHOLDER.fullmatch(symbol):
         return symbol
     # With the space before it, a symbol is one token instead of two.
     return _SPACE + symbol

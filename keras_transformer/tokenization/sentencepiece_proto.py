@@ -57,3 +57,9 @@ def _declare() -> type:
 
 
 ModelProto = _declare()
+
+
+def symbols_of(model: bytes) -> frozenset[str]:
+    """Return the pieces that a SentencePiece model never splits, wherever they are."""
+    pieces = ModelProto.FromString(model).pieces
+    return frozenset(each.piece for each in pieces if each.type == USER_DEFINED)

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,7 +15,8 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_transformer import atomic_files
+from keras_transformer import atomic_files, config
+from keras_transformer.tokenization import sentencepiece_proto
 from keras_transformer.words import words_of_pieces
 
 # Increases when older folders can no longer be read, or would give other ids.
@@ -24,6 +26,14 @@ DESCRIPTION_NAME = "tokenizer.json"
 # Texts that `encode` and `decode` pass to the graph at once: enough for a small
 # overhead per text, few enough that one long line does not pad thousands of short ones.
 _TEXTS_PER_CALL = 1024
+
+# The piece of a placeholder or a tag, which needs no space before it.
+PLACEHOLDER = re.compile(
+    "|".join(
+        re.escape(form).replace(r"\{\}", "[1-9][0-9]*")
+        for form in (config.PLACEHOLDER, config.OPENING_TAG, config.CLOSING_TAG)
+    )
+)
 
 
 class Tokenizer(tf.Module):
@@ -347,6 +357,28 @@ def sentencepiece_processor(proto: bytes) -> sentencepiece.SentencePieceProcesso
     except RuntimeError as error:
         raise ValueError(f"not a SentencePiece model ({error}).") from error
     raise ValueError("not a SentencePiece model (it is empty).")
+
+
+def placeholders_of(
+    models: Sequence[bytes], vocabularies: Sequence[Mapping[str, int]]
+) -> dict[str, int]:
+    """Return the ids of the placeholders and tags that texts can have, by name.
+
+    Args:
+        models: SentencePiece models of sources and of targets.
+        vocabularies: The ids of their pieces, which must be the same in both.
+    """
+    first, *others = vocabularies
+    found = {
+        piece: number
+        for piece, number in first.items()
+        if PLACEHOLDER.fullmatch(piece)
+        and all(other.get(piece) == number for other in others)
+    }
+    for model in models if found else ():
+        symbols = sentencepiece_proto.symbols_of(model)
+        found = {piece: found[piece] for piece in found if piece in symbols}
+    return found
 
 
 def fingerprint_of(vocabulary: bytes) -> str:

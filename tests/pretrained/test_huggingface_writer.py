@@ -15,6 +15,7 @@ from keras_transformer.pretrained import huggingface_writer, importing, model_ca
 from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.tokenization import extension
 from tests.pretrained import small_published
 from tests.small_models import LINES, choosing_model
 
@@ -117,6 +118,43 @@ def test_logits_stay_the_same(both):
         is_output[:] = True
     np.testing.assert_allclose(again[..., is_output], ours[..., is_output], atol=1e-3)
     assert (again[..., ~is_output] < -1000).all()
+
+
+SYMBOLS = ("<ph1>", "<ph2>", "<pc1>", "</pc1>", "<news>")
+WITH_SYMBOLS = [
+    "<news> one <ph1> two <pc1>three</pc1>.",
+    "<ph2><ph1>",
+    "A dog <pc1><ph2></pc1> runs",
+    "one\n<ph1>\ttwo",
+    "no symbol: <ph3>, <pc 1>, < ph1 >",
+]
+
+
+def with_symbols(how):
+    """Return a vocabulary with symbols, trained with them or extended by them."""
+    if how == "trained":
+        return tokenization.train_bpe(LINES * 5, vocab_size=310, symbols=SYMBOLS)
+    small = tokenization.train_bpe(LINES * 5, vocab_size=300, symbols=SYMBOLS[:1])
+    return extension.extend(small, LINES * 5, 5, symbols=SYMBOLS[1:]).tokenizer
+
+
+@pytest.mark.parametrize("how", ["trained", "extended"])
+def test_placeholders_and_tags_stay(tmp_path, how):
+    """The search of the imported model keeps them, as that of the written one does."""
+    translator = make_translator(with_symbols(how))
+    write(translator, tmp_path / "published")
+    importing.import_model(tmp_path / "published", tmp_path / "model")
+    again = ModelDir(tmp_path / "model").load_translator(**SETTINGS)
+    ours, theirs = translator.tokenizer, again.tokenizer
+    assert len(ours.placeholders) == 4
+    assert theirs.placeholders == ours.placeholders
+    assert all(map(theirs.has_symbol, SYMBOLS))
+    for text, ids in zip(WITH_SYMBOLS, ours.encode(WITH_SYMBOLS), strict=True):
+        assert theirs.encode([text])[0].tolist() == ids.tolist(), text
+        assert theirs.decode([ids]) == ours.decode([ids])
+    for text, found in zip(WITH_SYMBOLS, again.translate(WITH_SYMBOLS), strict=True):
+        for symbol in ours.placeholders:
+            assert found.text.count(symbol) == text.count(symbol), found.text
 
 
 @pytest.mark.long
