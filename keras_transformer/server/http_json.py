@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from typing import Any
 
 import fastapi
 import numpy as np
+from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 
 from keras_transformer import wording
@@ -45,8 +47,11 @@ async def read_object(request: fastapi.Request) -> dict[str, Any]:
     Raises:
         HTTPException: If it is not one.
     """
+    check_charset(request.headers.get("content-type", ""), "The body")
+    # A byte order mark is no part of JSON.
+    text = decoded(await request.body(), "The body").removeprefix("\ufeff")
     try:
-        content = json.loads(await request.body(), parse_float=_finite)
+        content = json.loads(text, parse_float=_finite)
     except RecursionError as error:
         raise HTTPException(400, "JSON Parse error: it is nested too deeply") from error
     except ValueError as error:
@@ -54,6 +59,43 @@ async def read_object(request: fastapi.Request) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise HTTPException(400, "The body must be a JSON object")
     return content
+
+
+def check_charset(content_type: str, name: str) -> None:
+    """Raise HTTPException if a Content-Type says that something is not UTF-8.
+
+    Args:
+        content_type: The header.
+        name: What has it.
+    """
+    _, options = parse_options_header(content_type)
+    charset = options.get(b"charset", b"utf-8").decode("latin-1")
+    try:
+        is_utf_8 = codecs.lookup(charset).name in ("utf-8", "ascii")
+    except (LookupError, ValueError):
+        is_utf_8 = False
+    if not is_utf_8:
+        raise HTTPException(
+            415, f"{name:.60} must be in UTF-8. Received: charset={charset:.60}"
+        )
+
+
+def decoded(content: bytes, name: str) -> str:
+    """Return the text of UTF-8.
+
+    Args:
+        content: The bytes.
+        name: What they are.
+
+    Raises:
+        HTTPException: If they are not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise HTTPException(
+            400, f"{name:.60} is not valid UTF-8 at byte {error.start + 1:,}"
+        ) from error
 
 
 def without_surrogates(text: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastapi
-from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 
 from keras_transformer.documents import web_page
@@ -21,6 +20,7 @@ from keras_transformer.documents.text import (
     segment,
 )
 from keras_transformer.server.batching_queue import BatchingQueue
+from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
     check_length,
     check_num_texts,
@@ -44,6 +44,8 @@ _FIELDS = ("q", "source", "target", "format", "alternatives", *FIELDS)
 _FORMATS = ("text", "html")
 # Of a language, the beginning of a text and its end.
 _EXTRA_TOKENS = 4
+# Fields of a form besides its texts.
+_MORE_FIELDS = 100
 _EXAMPLE = {"q": "A dog runs.", "source": "en", "target": "de"}
 _GLOSSARY_TEXT = {"type": "string", "description": "The text of a glossary file."}
 _GLOSSARY_TERMS = {
@@ -96,6 +98,7 @@ _TRANSLATE_BODY = {
     "content": {
         "application/json": _content({"oneOf": [_GLOSSARY_TERMS, _GLOSSARY_TEXT]}),
         "application/x-www-form-urlencoded": _content(_GLOSSARY_TEXT),
+        "multipart/form-data": _content(_GLOSSARY_TEXT),
     },
 }
 
@@ -145,7 +148,7 @@ class LibreTranslate:
 
     async def translate(self, request: fastapi.Request) -> fastapi.Response:
         """Translate a text, or a list of texts."""
-        given = await _read(request)
+        given = await _read(request, self._config)
         for name in ("q", "source", "target"):
             if not given[name]:
                 raise _invalid(f"missing {name} parameter")
@@ -341,26 +344,17 @@ class LibreTranslate:
         return found
 
 
-async def _read(request: fastapi.Request) -> dict[str, Any]:
+async def _read(request: fastapi.Request, config: ServerConfig) -> dict[str, Any]:
     """Return the fields of a JSON object or a form, None for missing ones."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         given = await read_object(request)
     else:
-        async with request.form(max_files=1) as form:
-            given = {**_values(request.query_params), **_values(form)}
+        given = await read_fields(request, config.max_texts + _MORE_FIELDS)
         if isinstance(given.get("protect"), list):
             # Each may have commas.
             given["protect"] = ",".join(map(str, given["protect"]))
     return {name: given.get(name) for name in _FIELDS}
-
-
-def _values(fields: ImmutableMultiDict) -> dict[str, Any]:
-    """Return the fields of a form; what comes several times is a list, as in JSON."""
-    lists = {name: fields.getlist(name) for name in fields}
-    return {
-        name: values if len(values) > 1 else values[0] for name, values in lists.items()
-    }
 
 
 def _invalid(reason: str) -> HTTPException:
