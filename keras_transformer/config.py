@@ -366,6 +366,8 @@ class DecodingConfig:
     length_penalty: str = "wu"
     # An output has at most as many tokens as its input, plus these.
     extra_decode_length: int = 50
+    # An output has at most this many tokens, EOS included; None: no such limit.
+    max_output_length: int | None = None
     # Sources are cut at the end to this many tokens, EOS included.
     max_input_length: int = 512
     # Force EOS at the output limit and score it, instead of leaving the hypothesis
@@ -380,6 +382,9 @@ class DecodingConfig:
     # Stop the search of a sentence as soon as `beam_size` hypotheses have ended, as in
     # CTranslate2, Marian and fairseq. By default it stops when no other can be better.
     early_stopping: bool = False
+    # Score each token by its share of the probability of the tokens that may follow,
+    # instead of all, as `renormalize_logits` of Transformers does.
+    renormalize: bool = False
 
     def __post_init__(self):
         check_at_least("beam_size", self.beam_size, 1)
@@ -387,6 +392,8 @@ class DecodingConfig:
         check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_at_least("max_repetitions", self.max_repetitions, 0)
         check_at_least("max_input_length", self.max_input_length, 1)
+        if self.max_output_length is not None:
+            check_at_least("max_output_length", self.max_output_length, 1)
         check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
         if not 0 <= self.length_penalty_alpha < math.inf:
             raise ValueError(

@@ -216,7 +216,8 @@ def beam_search(
             tokens that repeat what their hypothesis has become impossible; others keep
             the model's probability. A forced prefix may repeat itself. With
             `early_stopping` only a hypothesis that ends among the best `beam_size`
-            continuations counts as ended.
+            continuations counts as ended. With `renormalize` the probabilities of the
+            tokens that are possible sum to 1.
         bos_id: The first input. The model may also choose it as an output.
         eos_id: Ends a hypothesis.
         pad_id: Fills `tokens` after the end.
@@ -230,7 +231,7 @@ def beam_search(
         allowed_tokens: Returns at every step the tokens that each hypothesis may
             continue with. Receives the tokens of all hypotheses so far (padded with
             `pad_id`), the step's number, and `source`. Other tokens become impossible;
-            allowed ones keep the model's probability, so scores do not change. A
+            allowed ones keep the model's probability, unless `renormalize`. A
             hypothesis without an allowed token is dropped. None: all are allowed.
         unscored_steps: Tokens of these first steps are chosen by their probability and
             then count as certain, such as a forced language token; they still count in
@@ -499,12 +500,14 @@ def pick_candidates(
 ) -> Candidates:
     """Return the best continuations over all alive hypotheses of each sentence.
 
-    Tokens are selected by `choices` and scored by their probability under `logits`.
+    Tokens are selected by `choices` and scored by their probability under `logits`, or
+    with `renormalize` under `choices`.
     """
     beam_size = settings.config.beam_size
     # Greedy search takes the best token even if the second best is EOS.
     num_wanted = 2 * beam_size if beam_size > 1 else 1
-    before = search.alive_log_probs - log_totals(logits)
+    scored = choices if settings.config.renormalize else logits
+    before = search.alive_log_probs - log_totals(scored)
     found = top_continuations(before, choices, num_wanted)
     if forced is not None:
         found = only_forced(forced, before, choices, found)

@@ -244,6 +244,8 @@ class SequenceGenerator(tf.Module):
     def output_limits(self, source_tokens: tf.Tensor) -> tf.Tensor:
         """Return the most tokens of each output, int32 `[batch]`; 0 for no words."""
         lengths = self.lengths(source_tokens) + self.decoding.extra_decode_length
+        if (most := self.decoding.max_output_length) is not None:
+            lengths = tf.minimum(lengths, most)
         return tf.where(self.has_words(source_tokens), lengths, 0)
 
     def has_words(self, source_tokens: tf.Tensor) -> tf.Tensor:

@@ -109,6 +109,7 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
         no_repeat_ngram_size=arguments.pop("no_repeat_ngram_size", 0),
         max_repetitions=arguments.pop("max_repetitions", 0),
         early_stopping=arguments.pop("early_stopping", False),
+        renormalize=arguments.pop("renormalize", False),
     )
     return beam_search(
         model.step,
@@ -174,21 +175,21 @@ def reference_search(
     alpha: float,
     is_allowed=lambda tokens: True,
     early_stopping: bool = False,
+    renormalize: bool = False,
 ):
     """The rules of the search in lists: [(finished, score, tokens)], best first."""
     table, size = token_log_probs(model, sentence), model.vocab_size
     num_rows = len(table)
     alive, finished = [(0.0, ())], []
+
+    def continued(log_prob, tokens):
+        row = table[prefix_number(tokens, size, num_rows)]
+        allowed = [x for x in range(size) if is_allowed((*tokens, x))]
+        total = np.log(np.exp(row[allowed]).sum()) if renormalize else 0.0
+        return [(log_prob + row[x] - total, (*tokens, x)) for x in allowed]
+
     for _ in range(limit):
-        longer = [
-            (
-                log_prob + table[prefix_number(tokens, size, num_rows), token],
-                (*tokens, token),
-            )
-            for log_prob, tokens in alive
-            for token in range(size)
-            if is_allowed((*tokens, token))
-        ]
+        longer = [each for one in alive for each in continued(*one)]
         wanted = 2 * beam_size if beam_size > 1 else 1
         longer = sorted(longer, reverse=True)[:wanted]
         may_end = longer[:beam_size] if early_stopping else longer

@@ -14,6 +14,7 @@ from tests.decoding.fake_models import (
     reference_search,
     search,
     spelled,
+    spelling_model,
 )
 
 
@@ -50,8 +51,12 @@ def looping_model(batch=3, vocab_size=3, rows=11):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("beam_size", [1, 2, 3])
-@pytest.mark.parametrize("steps_at_once", [None, 2])
-def test_the_search_equals_the_rules_written_with_lists(rule, beam_size, steps_at_once):
+@pytest.mark.parametrize(
+    ("steps_at_once", "renormalize"), [(None, False), (2, False), (2, True)]
+)
+def test_the_search_equals_the_rules_written_with_lists(
+    rule, beam_size, steps_at_once, renormalize
+):
     option, number, breaks = RULES[rule]
     model, limit = looping_model(), 13
     result = search(
@@ -60,11 +65,18 @@ def test_the_search_equals_the_rules_written_with_lists(rule, beam_size, steps_a
         beam_size=beam_size,
         num_best=beam_size,
         steps_at_once=steps_at_once,
+        renormalize=renormalize,
         **{option: number},
     )
     for sentence in range(3):
         expected = reference_search(
-            model, sentence, limit, beam_size, 0.6, lambda x: not breaks(x, number)
+            model,
+            sentence,
+            limit,
+            beam_size,
+            0.6,
+            lambda x: not breaks(x, number),
+            renormalize=renormalize,
         )
         words = ["".join(LETTERS[x] for x in tokens) for *_, tokens in expected]
         assert spelled(result, sentence) == words
@@ -167,3 +179,38 @@ def test_the_graph_of_the_search_has_no_operation_of_the_rule_when_it_is_off():
     for rule in ("no_repeat_ngram_size", "max_repetitions"):
         assert kinds(**{rule: 2}) > kinds()
         assert "ScatterNd" in kinds(**{rule: 2}) - kinds()
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_renormalized_probabilities_are_shares_of_the_tokens_that_may_follow(beam_size):
+    """Half of the probability is of a letter that never comes."""
+    spelling = {"": {"a": 0.5, "b": 0.375, ".": 0.125}}
+    model = spelling_model(spelling, letters="ab", max_steps=2)
+
+    def no_a(tokens, step, source):
+        del step, source
+        return tf.broadcast_to([True, False, True], [*tokens.shape[:2], 3])
+
+    found = search(
+        model,
+        [2],
+        beam_size=beam_size,
+        alpha=0.0,
+        allowed_tokens=no_a,
+        renormalize=True,
+    )
+    assert spelled(found)[0] == "b."
+    np.testing.assert_allclose(found.scores[0, 0], np.log(0.75), rtol=1e-6)
+    if beam_size > 1:
+        np.testing.assert_allclose(found.scores[0, 1], np.log(0.25), rtol=1e-6)
+
+
+def test_a_hypothesis_that_nothing_may_follow_is_dropped_when_renormalizing():
+    def nothing(tokens, step, source):
+        del source
+        return tf.fill([*tokens.shape[:2], 3], step == 0)
+
+    model = random_model(3, batch=2, vocab_size=3, max_steps=4)
+    found = search(model, [4, 4], beam_size=3, allowed_tokens=nothing, renormalize=True)
+    assert not np.isnan(found.scores).any()
+    assert spelled(found) == ["."]

@@ -387,6 +387,17 @@ def test_learned_positions_limit_the_input(parts):
         Translator(Transformer(config), tokenizer, extra_decode_length=16)
 
 
+@pytest.mark.parametrize(("most", "expected"), [(None, 14), (7, 7), (90, 14)])
+def test_an_output_has_at_most_its_own_limit(parts, most, expected):
+    """The source has 9 tokens, and an output may have 5 more."""
+    translator = make(parts, max_output_length=most)
+    tokens, _ = translator.source_tokens(tf.constant(["2, 3, 5, 7", ""]))
+    limits = translator.output_limits(tokens)
+    assert limits.numpy().tolist() == [expected, 0]
+    found = translator.best_outputs(tokens, limits)
+    assert found.lengths.numpy().max() <= expected
+
+
 @pytest.fixture(scope="module")
 def saved(parts, tmp_path_factory):
     return saved_model.export(
