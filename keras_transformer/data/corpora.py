@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from keras_transformer import language_tokens
 from keras_transformer.config import TAG, PairFilters
 
 SPLITS = ("train", "valid", "test")
@@ -64,8 +65,10 @@ class Corpus:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The pieces that are put before each source."""
-        language = language_symbol(self.target_language) if self.tells_language else ""
-        return tuple(symbol for symbol in (language, self.tag) if symbol)
+        token = ""
+        if self.tells_language:
+            token = language_tokens.token_of(self.target_language)
+        return tuple(symbol for symbol in (token, self.tag) if symbol)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,11 +113,6 @@ class Corpora:
     def refuse(self, corpus: Corpus, problem: str) -> ValueError:
         """Return an error that names the file and a corpus."""
         return ValueError(f"{self.path}: corpus {corpus.name!r}: {problem}")
-
-
-def language_symbol(language: str) -> str:
-    """Return the piece that tells a target language, as in OPUS-MT."""
-    return f">>{language}<<"
 
 
 def read(

@@ -44,7 +44,7 @@ def translate_and_measure(
         ValueError: If the model has several languages, but not this one.
     """
     run = ModelDir(model_dir)
-    if not run.load_tokenizer().languages:
+    if not run.load_tokenizer().is_multilingual:
         languages = languages[0], None
     translator = run.load_translator(
         checkpoint, languages=languages, **options

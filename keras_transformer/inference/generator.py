@@ -256,17 +256,22 @@ class SequenceGenerator(tf.Module):
         has_language = tf.reduce_any(tf.equal(source_tokens[:, :1], first), axis=1)
         return self.lengths(source_tokens) > 1 + tf.cast(has_language, tf.int32)
 
-    def source_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def source_tokens(
+        self, text: tf.Tensor, prefix_ids: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize texts for the model, in the graph.
 
         Args:
             text: string `[batch]`, UTF-8.
+            prefix_ids: Same as in `Tokenizer.tokenize_told`; None: the tokenizer's own.
 
         Returns:
             int32 `[batch, source_length]`, each with EOS, then padding; and bool
             `[batch]`, whether the text was cut to `max_input_length` tokens.
         """
-        return self._cut_and_end(self.tokenizer.tokenize(text))
+        if prefix_ids is None:
+            return self._cut_and_end(self.tokenizer.tokenize(text))
+        return self._cut_and_end(self.tokenizer.tokenize_told(text, prefix_ids))
 
     def target_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize target texts; arguments and results same as in `source_tokens`."""

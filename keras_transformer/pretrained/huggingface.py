@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer import language_tokens
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 from keras_transformer.pretrained.published_model import (
@@ -29,11 +30,7 @@ from keras_transformer.pretrained.published_model import (
     check_options,
     check_vocabulary,
 )
-from keras_transformer.tokenization.mapped import (
-    MappedTokenizer,
-    check_language,
-    pieces_of,
-)
+from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -471,8 +468,8 @@ def _multilingual_tokenizer(
     if is_nllb and any(token.startswith("__") for token in tokens):
         _check_is_file(folder / "vocab.json")  # M2M-100
     languages = {token.strip("_"): number for token, number in tokens.items()}
-    check_language("source_language", source_language, languages)
-    check_language("target_language", target_language, languages)
+    language_tokens.check("source_language", source_language, languages)
+    language_tokens.check("target_language", target_language, languages)
     return MappedTokenizer.from_files(
         source=path,
         target=path,

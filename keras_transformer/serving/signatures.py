@@ -58,7 +58,7 @@ class ServingModule(tf.Module):
             "score": self.score,
             "document": self.document,
         }
-        if self.translator.tokenizer.languages:
+        if self.translator.tokenizer.is_multilingual:
             chosen["multilingual"] = self.multilingual
         return chosen
 
@@ -282,13 +282,14 @@ class ServingModule(tf.Module):
         Args:
             text: string `[batch]`, UTF-8.
             source_language: string `[batch]`: code of the language of each text. Models
-                trained here are not told it and accept any.
-            target_language: string `[batch]`: code of the language to translate into.
+                whose sources begin with the target language accept any.
+            target_language: string `[batch]`: code of the language to translate into,
+                unless the text begins with another, as in ">>de<< A dog."
 
         Returns:
             Same as `serving_default`; "" with score -1e7 for an unknown language.
         """
-        if self.translator.tokenizer.target_prefix_id is None:
+        if self.translator.tokenizer.language_tokens:
             return self._into(target_language, text)
         translator = self.translator
         source = translator.tokenizer.language_ids(source_language)
@@ -304,9 +305,14 @@ class ServingModule(tf.Module):
 
     def _into(self, language: tf.Tensor, text: tf.Tensor) -> Tensors:
         """Translate with a model that is told the target language by the source."""
-        is_known = self.translator.tokenizer.language_ids(language) >= 0
-        told = tf.strings.join([">>", language, "<< ", text])
-        best = _best(self.translator.translate_batch(tf.where(is_known, told, "")))
+        translator = self.translator
+        ids = translator.tokenizer.language_ids(language)
+        is_known = ids >= 0
+        tokens, truncated = translator.source_tokens(
+            tf.where(is_known, text, ""), prefix_ids=ids
+        )
+        found = translator.search(tokens)
+        best = _best(translator.to_text(tokens, truncated, found, 1))
         score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
         return {**best, "score": score}
 

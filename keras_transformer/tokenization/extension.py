@@ -92,7 +92,10 @@ def extend(
         splits_digits=_proto(tokenizer).trainer_spec.split_digits,
     )
     replaced = {
-        **{symbol: tuple(tokenizer.encode([symbol])[0].tolist()) for symbol in symbols},
+        **{
+            symbol: tuple(tokenizer.encode_target([symbol])[0].tolist())
+            for symbol in symbols
+        },
         **characters,
     }
     for first, second in merges:

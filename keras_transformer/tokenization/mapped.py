@@ -6,17 +6,16 @@ import io
 import json
 import pathlib
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer import language_tokens
 from keras_transformer.tokenization import tokenizer
 
 _UNKNOWN = "<unk>"
-# A translation model of several target languages reads ">>deu<<" before the text.
-_LANGUAGE = r"(?s)^\s*(>>[^<>\s]+<<)?\s*(.*)$"
 _SETTINGS, _SOURCE, _TARGET = "settings.json", "source.spm", "target.spm"
 
 
@@ -62,16 +61,12 @@ class MappedTokenizer(tokenizer.Tokenizer):
         self.placeholders = tokenizer.placeholders_of(
             [source, target], [vocabulary, target_vocabulary]
         )
-        self.languages = settings.get("languages", {})
+        self.languages = settings.get("languages") or _languages(vocabulary)
         never_written = {
             target_vocabulary[_UNKNOWN],
             *settings["special_ids"].values(),
-            *self.languages.values(),
-            *(
-                target_vocabulary[name]
-                for name in target_vocabulary
-                if _is_language(name)
-            ),
+            *settings.get("languages", {}).values(),
+            *_languages(target_vocabulary).values(),
         }
         self._is_text = tf.constant(
             [i not in never_written for i in range(len(self._target_pieces))]
@@ -105,18 +100,16 @@ class MappedTokenizer(tokenizer.Tokenizer):
         made.files = (*dict.fromkeys((source, target)), *files)
         return made
 
-    def with_languages(
+    def _with_prefixes(
         self, source_language: str | None, target_language: str | None
     ) -> tokenizer.Tokenizer:
-        if not self.languages or source_language is target_language is None:
-            return super().with_languages(source_language, target_language)
         settings, source, target = _unpack(self._vocabulary)
         for name, language in (
             ("source", source_language),
             ("target", target_language),
         ):
             if language is not None:
-                check_language(f"{name}_language", language, self.languages)
+                language_tokens.check(f"{name}_language", language, self.languages)
                 settings[f"{name}_prefix_id"] = self.languages[language]
         vocabularies = [settings.pop("vocabulary")]
         return MappedTokenizer(pack(source, target, vocabularies, **settings))
@@ -130,21 +123,9 @@ class MappedTokenizer(tokenizer.Tokenizer):
         return source, target, settings["vocabulary"]
 
     def _split(self, text):
-        language = tf.strings.regex_replace(text, _LANGUAGE, r"\1")
-        language = self._ids.lookup(language)
-        has_language = (language != self.unk_id) & tf.strings.regex_full_match(
-            text, r"(?s)\s*>>[^<>\s]+<<.*"
-        )
-        rest = tf.strings.regex_replace(text, _LANGUAGE, r"\2")
-        pieces = self._source.tokenize(tf.where(has_language, rest, text))
-        tokens = pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
-        first = tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(language, has_language), tf.cast(has_language, tf.int64)
-        )
-        return tf.concat(
-            [*_prefix(text, self.source_prefix_id), first, tf.cast(tokens, tf.int32)],
-            axis=1,
-        )
+        pieces = self._source.tokenize(text)
+        ids = tf.cast(self._ids.lookup(pieces.flat_values), tf.int32)
+        return pieces.with_flat_values(ids)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -286,23 +267,7 @@ def _unpack(archive: bytes) -> tuple[dict[str, Any], bytes, bytes]:
         return settings, stored.read(_SOURCE), stored.read(_TARGET)
 
 
-def check_language(name: str, code: str | None, languages: Collection[str]) -> None:
-    """Raise unless a model has a language.
-
-    Args:
-        name: Name of the argument, for the message.
-        code: Code of the language.
-        languages: Codes of all languages of the model.
-
-    Raises:
-        ValueError: If it has not.
-    """
-    if code not in languages:
-        raise ValueError(
-            f"`{name}` must be one of the model's languages "
-            f"({', '.join(sorted(languages))}). Received: {code!r}."
-        )
-
-
-def _is_language(piece: str) -> bool:
-    return piece.startswith(">>") and piece.endswith("<<")
+def _languages(vocabulary: Mapping[str, int]) -> dict[str, int]:
+    """Return the ids of the languages that texts of a vocabulary may begin with."""
+    codes = [(language_tokens.code_of(piece), i) for piece, i in vocabulary.items()]
+    return {code: number for code, number in codes if code}

@@ -7,15 +7,14 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer import config
+from keras_transformer import config, language_tokens
 from keras_transformer.tokenization import (
-    mapped,
     sentencepiece_proto,
     tokenizer,
     training_text,
@@ -28,8 +27,6 @@ _NORMALIZATION_RULES = "2581\tFDD0 31\nFDD0\tFDD0 30\n"
 _DENORMALIZATION_RULES = "FDD0 31\t2581\nFDD0 30\tFDD0\n"
 
 _SPACE = "\u2581"
-# The piece of a target language, as in OPUS-MT.
-_LANGUAGE = re.compile(f"{_SPACE}>>([^<>\\s]+)<<")
 # Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
 _NUM_SPECIAL_IDS = 4
@@ -62,36 +59,30 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
                 special_ids[name] = len(names)
                 names.append(shown)
         super().__init__(kind=kind, vocabulary=proto, pieces=names, **special_ids)
-        matches = [(_LANGUAGE.fullmatch(name), i) for i, name in enumerate(names)]
-        self.languages = {match[1]: number for match, number in matches if match}
+        codes = [(language_tokens.code_of(name), i) for i, name in enumerate(names)]
+        self.languages = {code: number for code, number in codes if code}
         ids = {name: number for number, name in enumerate(names)}
         self.placeholders = tokenizer.placeholders_of([proto], [ids])
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
-    def with_languages(
-        self, source_language: str | None, target_language: str | None
-    ) -> tokenizer.Tokenizer:
-        if not self.languages:
-            return super().with_languages(source_language, target_language)
-        if target_language is None:
-            return self
-        mapped.check_language("target_language", target_language, self.languages)
-        chosen = SentencePieceTokenizer(self._vocabulary, self.kind)
-        chosen.source_prefix_id = self.languages[target_language]
-        return chosen
-
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids with SentencePiece's threads; see the base class."""
-        rows = self.encode_target(texts)
-        if self.source_prefix_id is None:
-            return rows
-        known = list(self.languages.values())
+        tokenizer.check_texts(texts)
+        tokens = frozenset(self.language_tokens)
+        told = [self._divided(text, tokens) for text in texts]
+        rows = self.encode_target([rest for _, rest in told])
         return [
-            row
-            if np.isin(row[:1], known).any()
-            else np.insert(row, 0, self.source_prefix_id)
-            for row in rows
+            row if number is None else np.insert(row, 0, number)
+            for row, (number, _) in zip(rows, told, strict=True)
         ]
+
+    def _divided(self, text: str, tokens: Collection[str]) -> tuple[int | None, str]:
+        """Return the id that a source begins with, if any, and the rest; as `_told`."""
+        token, rest = language_tokens.divide(text, tokens)
+        if token:
+            return self.languages[language_tokens.code_of(token)], rest
+        is_unknown = language_tokens.unknown(text, tokens)
+        return self.source_prefix_id, "" if is_unknown else text
 
     def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids, without a language before them."""
@@ -116,19 +107,14 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         )
         return [np.array(row, np.int32) for row in rows]
 
-    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Split texts into ids in the graph, without a language before them."""
-        if self.source_prefix_id is None:
-            return self.tokenize(text)
-        return self._in_graph.tokenize(text)
-
     def sentencepiece_models(self) -> tuple[bytes, bytes, dict[str, int]]:
         """Return the model twice, and the id of each piece; see the base class."""
         pieces = [piece.decode("utf-8") for piece in self._pieces.numpy()]
         pieces[self.pad_id], pieces[self.eos_id] = "<pad>", "</s>"
         pieces[self.unk_id] = "<unk>"
         for code, number in self.languages.items():
-            pieces[number] = f">>{code}<<"  # Marian looks languages up without a space
+            # Marian looks languages up without a space.
+            pieces[number] = language_tokens.token_of(code)
         ids = {piece: number for number, piece in enumerate(pieces)}
         if len(ids) < len(pieces):
             raise ValueError(
@@ -138,16 +124,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         return self._vocabulary, self._vocabulary, ids
 
     def _split(self, text):
-        tokens = self._in_graph.tokenize(text)
-        if self.source_prefix_id is None:
-            return tokens
-        first = tokens[:, :1].to_tensor(-1, shape=[None, 1])
-        is_told = tf.reduce_any(tf.equal(first, [*self.languages.values()]), axis=1)
-        lengths = tf.cast(~is_told, tf.int64)
-        prefix = tf.fill([tf.reduce_sum(lengths)], self.source_prefix_id)
-        return tf.concat(
-            [tf.RaggedTensor.from_row_lengths(prefix, lengths), tokens], axis=1
-        )
+        return self._in_graph.tokenize(text)
 
     def _join(self, tokens):
         return self._in_graph.detokenize(tokens)
@@ -225,8 +202,7 @@ def is_symbol(word: str) -> bool:
     """Return whether a word is a tag, a target language or a placeholder."""
     forms = (config.TAG, tokenizer.PLACEHOLDER)
     return bool(
-        _LANGUAGE.fullmatch(_SPACE + word)
-        or any(form.fullmatch(word) for form in forms)
+        language_tokens.code_of(word) or any(form.fullmatch(word) for form in forms)
     )
 
 

@@ -15,7 +15,7 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_transformer import atomic_files, config
+from keras_transformer import atomic_files, config, language_tokens
 from keras_transformer.tokenization import sentencepiece_proto
 from keras_transformer.words import words_of_pieces
 
@@ -26,6 +26,7 @@ DESCRIPTION_NAME = "tokenizer.json"
 # Texts that `encode` and `decode` pass to the graph at once: enough for a small
 # overhead per text, few enough that one long line does not pad thousands of short ones.
 _TEXTS_PER_CALL = 1024
+_SPACES = language_tokens.SPACES
 
 # The piece of a placeholder or a tag, which needs no space before it.
 PLACEHOLDER = re.compile(
@@ -66,7 +67,8 @@ class Tokenizer(tf.Module):
     # Number of ids of targets, if they have a vocabulary of their own; None: they share
     # that of sources. Padding and EOS have the same ids in both.
     target_vocab_size: int | None = None
-    # Ids of the languages by code, in a vocabulary whose texts begin with a language.
+    # Ids of the languages by code: what sources and targets begin with, or the target
+    # languages that a source may begin with.
     languages: Mapping[str, int] = types.MappingProxyType({})
 
     # Ids of the placeholders and tags by name: pieces such as "<ph1>".
@@ -104,21 +106,61 @@ class Tokenizer(tf.Module):
             text: string `[batch]`, UTF-8.
 
         Returns:
-            int32 `[batch, (length)]`; no special ids are added.
+            int32 `[batch, (length)]`; no special ids are added. The first id of a text
+            that begins with one of `language_tokens` is that language, or else
+            `source_prefix_id`. A text that begins with a language that the vocabulary
+            does not have has no other ids.
         """
-        return self._split(text)
+        if self.source_prefix_id is None and not self.language_tokens:
+            return self._split(text)
+        prefix_id = -1 if self.source_prefix_id is None else self.source_prefix_id
+        return self.tokenize_told(text, tf.fill(tf.shape(text), prefix_id))
+
+    def tokenize_told(self, text: tf.Tensor, prefix_ids: tf.Tensor) -> tf.RaggedTensor:
+        """Split sources that are told their languages.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+            prefix_ids: int32 `[batch]`: what each source begins with, unless it has one
+                of `language_tokens`; -1: nothing.
+        """
+        ids, rest = self._told(text, prefix_ids)
+        has_id = ids >= 0
+        first = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(ids, has_id), tf.cast(has_id, tf.int64)
+        )
+        return tf.concat([first, self._split(rest)], axis=1)
 
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Split target text into ids; the same as `tokenize` in shared vocabularies."""
-        return self.tokenize(text)
+        """Split target text into ids, which never begin with a `language_tokens`."""
+        if self.source_prefix_id is None and not self.language_tokens:
+            return self.tokenize(text)
+        return self._split(text)
+
+    @property
+    def language_tokens(self) -> tuple[str, ...]:
+        """What a source may begin with to tell its target language, as ">>de<<".
+
+        Empty for models of one pair, and for those that are told both languages by the
+        prefixes of sources and targets.
+        """
+        if self.target_prefix_id is not None:
+            return ()
+        return tuple(map(language_tokens.token_of, self.languages))
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether the model writes several languages."""
+        return len(self.languages) > 1
 
     def with_languages(
         self, source_language: str | None, target_language: str | None
     ) -> Tokenizer:
         """Return a multilingual model's tokenizer for another pair of languages.
 
-        A model trained here is told only the target language. It is put before each
-        source that does not begin with a language.
+        A model that is told only the target language, by the beginning of a source,
+        accepts any source language. The token of the target language is put before
+        each source that does not begin with one.
 
         Args:
             source_language: Code of the language of sources; None: as it is.
@@ -127,12 +169,45 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: If the model has no such language.
         """
-        if source_language is None and target_language is None:
+        if source_language is target_language is None:
             return self
-        raise ValueError(
-            "`source_language` and `target_language` are for multilingual models; this "
-            "model translates one pair of languages."
+        if not (self.is_multilingual or target_language in self.languages):
+            raise ValueError(
+                "`source_language` and `target_language` are for multilingual models; "
+                "this model translates one pair of languages."
+            )
+        if not self.language_tokens:
+            return self._with_prefixes(source_language, target_language)
+        if target_language is None:
+            return self
+        language_tokens.check("target_language", target_language, self.languages)
+        chosen = type(self)(self._vocabulary, self.kind)
+        chosen.source_prefix_id = self.languages[target_language]
+        return chosen
+
+    def _with_prefixes(
+        self, source_language: str | None, target_language: str | None
+    ) -> Tokenizer:
+        """Override this if sources and targets begin with languages."""
+        raise NotImplementedError
+
+    def _told(
+        self, text: tf.Tensor, prefix_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the id that each source begins with, -1 for none, and the rest."""
+        if not (tokens := self.language_tokens):
+            return prefix_ids, text
+        leading = f"(?s)^{_SPACES}({language_tokens.TOKEN}){_SPACES}(.*)$"
+        is_token = tf.strings.regex_replace(text, leading, r"\1")[:, None] == tokens
+        ids = tf.where(is_token, [*self.languages.values()], -1)
+        ids = tf.reduce_max(ids, axis=1)
+        is_known = ids >= 0
+        is_unknown = ~is_known & tf.strings.regex_full_match(
+            text, f"(?s){_SPACES}{language_tokens.LIKELY_TOKEN}.*"
         )
+        rest = tf.strings.regex_replace(text, leading, r"\2")
+        rest = tf.where(is_known, rest, tf.where(is_unknown, "", text))
+        return tf.where(is_known, ids, prefix_ids), rest
 
     def language_ids(self, codes: tf.Tensor) -> tf.Tensor:
         """Look up languages, in the graph.

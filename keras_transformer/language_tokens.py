@@ -1,0 +1,79 @@
+"""Language tokens: a text such as ">>de<< A dog." tells its target language.
+
+The convention of OPUS-MT, for models trained here and imported ones. The pieces of this
+form in a vocabulary are the languages that its model writes. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from keras_transformer.config import SPACE
+
+# These are regular expressions of Python and of RE2.
+TOKEN = r">>[^<>\s]+<<"
+# A token whose code looks like one of a language, such as ">>de<<" or ">>zh_Hans<<".
+LIKELY_TOKEN = r">>[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*<<"
+# White space, and characters without width, before and after a token.
+SPACES = (
+    "[\\s\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f-\u2060\u3000\ufeff]*"
+)
+
+_LEADING = re.compile(f"{SPACES}({TOKEN}){SPACES}")
+_LIKELY = re.compile(f"{SPACES}({LIKELY_TOKEN})")
+_PIECE = re.compile(f"{SPACE}?>>([^<>\\s]+)<<")
+
+
+def token_of(code: str) -> str:
+    """Return the token of a language."""
+    return f">>{code}<<"
+
+
+def code_of(piece: str) -> str | None:
+    """Return the language of a piece, marked as after a space or not; None: none."""
+    found = _PIECE.fullmatch(piece)
+    return found and found[1]
+
+
+def divide(text: str, tokens: Collection[str]) -> tuple[str, str]:
+    """Return the token that a text begins with, and the text after it.
+
+    Args:
+        text: Any text.
+        tokens: Those of the model.
+
+    Returns:
+        "" and the whole text if it begins with none of them.
+    """
+    found = _LEADING.match(text)
+    if found is None or found[1] not in tokens:
+        return "", text
+    return found[1], text[found.end() :]
+
+
+def unknown(text: str, tokens: Collection[str]) -> str:
+    """Return the token that a text begins with if the model does not have it, else "".
+
+    Without tokens a model reads them as text.
+    """
+    found = _LIKELY.match(text) if tokens else None
+    return "" if found is None or found[1] in tokens else found[1]
+
+
+def check(name: str, code: str | None, languages: Iterable[str]) -> None:
+    """Raise unless a model has a language.
+
+    Args:
+        name: Name of the argument, for the message.
+        code: Code of the language.
+        languages: Codes of all languages of the model.
+
+    Raises:
+        ValueError: If it has not.
+    """
+    if code not in languages:
+        raise ValueError(
+            f"`{name}` must be one of the model's languages "
+            f"({', '.join(sorted(languages))}). Received: {code!r}."
+        )
