@@ -66,18 +66,7 @@ def extend_vocabulary(
         raise ValueError(f"{old.path} is a parser; only translation models grow.")
     neighbours = None
     if data_dir is not None:
-        corpus = read_metadata(data_dir)
-        if corpus.subword_encodings > 1:
-            raise ValueError(
-                f"The corpus in {data_dir} has random encodings, which do not tell how "
-                "its text is split otherwise. Give one that was prepared without "
-                "--subword_encodings, or --resplit instead of --data_dir."
-            )
-        if corpus.tokenizer_hash != config.tokenizer_hash:
-            raise ValueError(
-                f"The corpus in {data_dir} has another vocabulary than {old.path}. "
-                "Give the one that the model was trained on."
-            )
+        _check_tells_text(data_dir, old)
         neighbours = EncodedCorpus.open(data_dir, "train").neighbours()
     lines = [line for path in text_paths for line in text_files.read_lines(path)]
     tokenizer = old.load_tokenizer()
@@ -102,6 +91,34 @@ def extend_vocabulary(
         "tokens_before": sum(map(len, tokenizer.encode_target(lines))),
         "tokens_after": sum(map(len, found.tokenizer.encode_target(lines))),
     }
+
+
+def _check_tells_text(data_dir: str | os.PathLike, model_dir: ModelDir) -> None:
+    """Check that the ids of a corpus are those that a model splits its text into.
+
+    A corpus holds no text. Where it was encoded otherwise than a text that is
+    translated, nothing tells how the vocabulary splits what the ids replace.
+
+    Raises:
+        ValueError: If the corpus has another vocabulary, or other ids.
+    """
+    corpus = read_metadata(data_dir)
+    if corpus.tokenizer_hash != model_dir.read_config().tokenizer_hash:
+        raise ValueError(
+            f"The corpus in {data_dir} has another vocabulary than {model_dir.path}. "
+            "Give the one that the model was trained on."
+        )
+    if corpus.subword_encodings > 1:
+        flag, has = "subword_encodings", "random encodings, which do not tell how"
+    elif corpus.placeholders and corpus.placeholder_rate:
+        flag, has = "placeholders", "placeholders for words, and does not tell how"
+    else:
+        return
+    raise ValueError(
+        f"The corpus in {data_dir} has {has} its text is split otherwise. Prepare the "
+        f"text again with bin/prepare_data.py --tokenizer_from={model_dir.path} and "
+        f"without --{flag}, and give that folder, or --resplit instead of --data_dir."
+    )
 
 
 def _grown(model: Transformer, replaced: Sequence[Sequence[int]]) -> Transformer:

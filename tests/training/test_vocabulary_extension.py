@@ -105,20 +105,81 @@ def test_a_file_in_place_of_the_output_dir_is_named(folder, program_of):
         )
 
 
-def test_random_encodings_do_not_tell_how_text_is_split(folder, program_of, tmp_path):
-    tokenizer = ModelDir(folder / "model").load_tokenizer()
-    paths = folder / "text", folder / "text"
-    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
-    data.prepare(
-        source, tmp_path / "data", lambda texts: tokenizer, subword_encodings=2
+@pytest.fixture(scope="module")
+def with_placeholders(folder, program_of):
+    """A model whose vocabulary has placeholders."""
+    program_of("bin/extend_vocabulary.py")(
+        model_dir=folder / "model", output_dir=folder / "holding", placeholders=4
     )
-    with pytest.raises(ValueError, match="has random encodings, which do not tell"):
+    return ModelDir(folder / "holding")
+
+
+def prepare(model_dir, folder, lines, **options):
+    """Write a corpus of some lines, both sides equal, with a model's vocabulary."""
+    text = folder / "lines"
+    text.write_text("\n".join(lines) + "\n")
+    data.prepare(
+        data.TextFiles(dict.fromkeys(("train", "valid"), (text, text)), "en", "de"),
+        folder / "data",
+        lambda texts: model_dir.load_tokenizer(),
+        **options,
+    )
+    return folder / "data"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"subword_encodings": 2},
+            "has random encodings, which do not tell .* and without --subword_encodin",
+        ),
+        (
+            {"placeholders": 4, "placeholder_rate": 0.99},
+            r"has placeholders for words, and does not .* and without --placeholders,",
+        ),
+        (
+            {"placeholders": 4, "subword_encodings": 2, "placeholder_rate": 0.0},
+            "has random encodings",
+        ),
+        ({"placeholders": 1, "placeholder_rate": 0.01}, "has placeholders for words"),
+    ],
+)
+def test_other_ids_than_those_of_the_text_do_not_tell_how_it_is_split(
+    folder, with_placeholders, program_of, tmp_path, options, message
+):
+    corpus = prepare(with_placeholders, tmp_path, LINES, **options)
+    with pytest.raises(ValueError, match=message) as found:
         program_of("bin/extend_vocabulary.py")(
-            model_dir=folder / "model",
+            model_dir=with_placeholders.path,
             output_dir=tmp_path / "larger",
             text=folder / "new",
-            data_dir=tmp_path / "data",
+            data_dir=corpus,
         )
+    assert f"--tokenizer_from={with_placeholders.path}" in str(found.value)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "larger").exists()
+
+
+def test_text_that_placeholders_may_hide_is_split_as_before(
+    with_placeholders, program_of, tmp_path
+):
+    """The text is prepared again without them, as the message says."""
+    lines = ["Snowboard 2001 in Zermatt", "Zermatt 2002", "a Snowboard of Berta"] * 3
+    corpus = prepare(with_placeholders, tmp_path, lines)
+    (tmp_path / "new").write_text("\n".join([*lines, *NEW]) + "\n")
+    program_of("bin/extend_vocabulary.py")(
+        model_dir=with_placeholders.path,
+        output_dir=tmp_path / "larger",
+        text=tmp_path / "new",
+        num_pieces=9,
+        data_dir=corpus,
+    )
+    old = with_placeholders.load_tokenizer()
+    new = ModelDir(tmp_path / "larger").load_tokenizer()
+    assert new.vocab_size > old.vocab_size
+    for one, other in zip(new.encode(lines), old.encode(lines), strict=True):
+        assert one.tolist() == other.tolist()
 
 
 def test_every_matrix_and_the_bias_get_rows():
