@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import re
 import unicodedata
@@ -26,18 +27,17 @@ _MARKER = re.compile(
     r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
     rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\)){_SPACES}+)?"
 )
-_NOT_IN_TAG = r"(?![^<>]*>)"
+_BRACKET = re.compile("[<>]")
 # Where a clause ends: before the spaces after a punctuation mark, or after one that
 # has no space after it in its script.
 _CLAUSE_END = re.compile(
-    r"(?:(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*)"
-    + _NOT_IN_TAG
+    r"(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*"
 )
 # Where a long paragraph is divided before its sentences are looked for.
 _CHUNK = re.compile(r"(?s).{1,10000}(?<=[.!?])(?=\s|\Z)|.{1,10000}(?=\s|\Z)|.{1,10000}")
 # JSON can have them, but UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_WORD_END = re.compile(r"\s+" + _NOT_IN_TAG)
+_WORD_END = re.compile(r"\s+")
 
 
 class Division(NamedTuple):
@@ -123,7 +123,7 @@ def sentence_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
 
 
 def _chunk_spans(text, language):
-    """Yield the same as `sentence_spans`; the time is quadratic for "!!!"."""
+    """Yield the same as `sentence_spans`."""
     start = end = 0
     found = sentencex.segment(_language_code(language), _SURROGATE.sub("\ufffd", text))
     for number, part in enumerate(found):
@@ -157,13 +157,20 @@ def divide(text: str) -> Division | None:
         The parts, which together are the text; None for a single character.
     """
     middle = len(text) / 2
+    brackets = [bracket.start() for bracket in _BRACKET.finditer(text)]
+
+    def is_in_tag(place):
+        following = bisect.bisect_left(brackets, place)
+        return following < len(brackets) and text[brackets[following]] == ">"
 
     def nearest(pattern, margin):
-        found = [
+        found = (
             match
             for match in pattern.finditer(text)
-            if margin <= match.start() and match.end() <= len(text) - margin
-        ]
+            if margin <= match.start()
+            and match.end() <= len(text) - margin
+            and not is_in_tag(match.end())
+        )
         return min(found, key=lambda match: abs(match.start() - middle), default=None)
 
     found = nearest(_CLAUSE_END, max(len(text) // 4, 1)) or nearest(_WORD_END, 1)

@@ -1,5 +1,8 @@
 """Sentences of plain text, found as marked by hand, and put back where they were."""
 
+import re
+import time
+
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -101,6 +104,27 @@ def test_a_division_is_the_text_in_two_parts(given):
 )
 def test_sentences_are_divided_at_clauses_then_words_then_letters(given, expected):
     assert text.divide(given) == expected
+
+
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(strategies.text(alphabet="ab ,<>\u2014\n") | LAYOUT)
+def test_a_division_between_words_is_not_within_a_tag(given):
+    """As looking ahead from the place would tell."""
+    found = text.divide(given)
+    if found and found.between:
+        assert not re.match("[^<>]*>", found.second)
+
+
+@pytest.mark.parametrize(
+    "part", ["ab ", "a, ", "<a ", "a> ", "<b>a</b> ", "狗，", "! "]
+)
+def test_the_time_grows_with_the_length(part):
+    """Also of a long paragraph without ends of sentences."""
+    given = "a" + part * (600_000 // len(part))
+    began = time.process_time()
+    document = text.segment(given, "en", 512)
+    assert time.process_time() - began < 20
+    assert document.texts()
 
 
 def test_far_too_long_sentences_are_divided_at_once():
