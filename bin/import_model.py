@@ -10,8 +10,8 @@ source.spm and target.spm. All other programs use the result like a model traine
     python bin/import_model.py --input=m2m100_418M --model_dir=runs/m2m100 \
         --source_language=en --target_language=de
 
-An option of the model that this package does not have, a tensor that is missing or left
-over, and a damaged file end the program with one line; nothing is written then.
+An option of the model that would give other outputs than here, a tensor that is missing
+or left over, and a damaged file end the program with one line; nothing is written then.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def main() -> dict:
         f"imported {_INPUT.value} ({summary['family']}, "
         f"{summary['parameters']:,} parameters) into {summary['model_dir']}"
     )
+    for note in summary["notes"]:
+        print(f"note: {note}")
     return summary
 
 

@@ -14,6 +14,7 @@ from keras_transformer.config import ModelConfig
 SIZES: dict[str, dict[str, Any]] = {
     "opus_mt": {
         "model_type": "marian",
+        "scale_embedding": True,
         "vocab_size": 65_001,
         "d_model": 512,
         "encoder_layers": 6,

@@ -9,7 +9,6 @@ as its first token; NLLB differs in the vocabulary.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import pathlib
 import pickle
@@ -19,16 +18,19 @@ from typing import Any
 import numpy as np
 
 from keras_transformer import language_tokens
-from keras_transformer.config import DecodingConfig, ModelConfig
+from keras_transformer.config import ModelConfig
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
+from keras_transformer.pretrained import search_settings
 from keras_transformer.pretrained.published_model import (
     Options,
     PublishedModel,
     PublishedTensor,
     check_ids,
+    check_is_file,
     check_numbers,
     check_options,
     check_vocabulary,
+    read_json,
 )
 from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
@@ -59,13 +61,26 @@ _NUMBERS = (
     "activation_dropout",
     "max_position_embeddings",
 )
-# Options of which only these values are supported.
+# Options of config.json that Transformers reads, with the values that are supported.
+# Others have no effect: what a model is made of shows in its tensors.
 _SUPPORTED = {
     "scale_embedding": (True,),
-    "static_position_embeddings": (True,),
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,),
-    "extra_pos_embeddings": (0,),
+    "is_encoder_decoder": (True,),
+    "activation_function": tuple(_ACTIVATIONS),
+    "quantization_config": ({},),
+    "pruned_heads": ({},),
+    "auto_map": ({},),
+    "prefix": ("",),
+}
+# The same of tokenizer_config.json.
+_SUPPORTED_TOKENIZER = {
+    "auto_map": ({},),
+    "sp_model_kwargs": ({},),
+    "truncation_side": ("right",),
+}
+_TOKENIZERS = {
+    "marian": ("MarianTokenizer",),
+    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast"),
 }
 LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
 _MAX_INPUT_LENGTH = 512
@@ -121,9 +136,7 @@ def read(
         ValueError: If the model has an option that is not supported, or a file is
             damaged.
     """
-    options = _read_json(folder / "config.json")
-    check_numbers(options, *_NUMBERS)
-    generation = _generation_options(folder, options)
+    options = _read_options(folder / "config.json")
     names = _optional_json(folder / "tokenizer_config.json")
     check_numbers(names, "model_max_length")
     family = options.get("model_type")
@@ -132,14 +145,18 @@ def read(
             f"{folder}/config.json: model_type is {family!r}; marian (OPUS-MT) and "
             "m2m_100 can be read."
         )
-    check_options(f"{folder}/config.json", options, _SUPPORTED)
+    # MarianMTModel's default is another.
+    options.setdefault("scale_embedding", family == "m2m_100")
+    check_options(options, _SUPPORTED)
+    check_options(names, {"tokenizer_class": _TOKENIZERS[family]})
+    check_options(names, _SUPPORTED_TOKENIZER)
     sources = WeightFiles(folder)
     if family == "marian":
         is_separate = names.get("separate_vocabs", False)
         tokenizer = _marian_tokenizer(folder, options, is_separate)
         own = {"norm_placement": "post", "position_layout": "concatenated"}
         own["output_bias"] = "final_logits_bias" in sources.names
-        own |= _sharing(folder, options)
+        own |= _sharing(options)
         start = options["decoder_start_token_id"]
         table = _SHARED if own["share_embeddings"] else _DECODER_TABLE
         first_input = sources.read(table, slice(start, start + 1))
@@ -155,14 +172,17 @@ def read(
             "position_layout": "halves",
             "first_position": options["pad_token_id"] + 1,
         }
-    config = _model_config(folder, options, generation, own)
+    settings = search_settings.read(
+        folder, options, _max_input_length(options, names), tokenizer.target_prefix_id
+    )
+    config = _model_config(options, settings.suppressed_ids, own)
     positions = frozenset(name for name in sources.names if name in _POSITIONS)
     for name in positions:
         _check_sinusoids(name, sources.read(name), config)
     return PublishedModel(
         family=family,
         model=config,
-        decoding=_decoding_config(options, generation, names),
+        decoding=settings.decoding,
         tokenizer=tokenizer,
         source_language=source_language or "",
         target_language=target_language or "",
@@ -175,25 +195,33 @@ def read(
             *tokenizer.files,
             *(folder / name for name in _OPTION_FILES if (folder / name).is_file()),
         ),
+        notes=(*settings.notes, *_notes(names)),
     )
 
 
-def _generation_options(folder: pathlib.Path, options: Options) -> Options:
-    """Return the settings of generation; older folders have them in config.json.
+def _notes(names: Options) -> tuple[str, ...]:
+    """Return what of tokenizer_config.json is left out, in words."""
+    if not names.get("clean_up_tokenization_spaces", False):
+        return ()
+    return (
+        f"{names.path} has clean_up_tokenization_spaces: Transformers removes spaces "
+        "before punctuation marks, here a translation stays as the model writes it",
+    )
+
+
+def _read_options(path: pathlib.Path) -> Options:
+    """Read config.json; a list of one id for the end of a sentence is this id.
 
     Raises:
-        ValueError: If one is damaged or not supported.
+        FileNotFoundError: If it is absent.
+        ValueError: If it is damaged.
     """
-    path = folder / "generation_config.json"
-    own = _optional_json(path)
-    own_ids = {name: (options.get(name),) for name in _SPECIAL_IDS.values()}
-    check_options(str(path), own, own_ids)
-    generation = Options(path, {**options, **own})
-    check_numbers(generation, "length_penalty", "num_beams", "no_repeat_ngram_size")
-    forced_eos = (None, options["eos_token_id"])
-    forced = {"forced_bos_token_id": (None,), "forced_eos_token_id": forced_eos}
-    check_options(str(path), generation, forced)
-    return generation
+    options = read_json(path)
+    ends = options.get("eos_token_id")
+    if isinstance(ends, list) and len(ends) == 1:
+        (options["eos_token_id"],) = ends
+    check_numbers(options, *_NUMBERS)
+    return options
 
 
 def tensor_names(config: ModelConfig) -> dict[str, PublishedTensor]:
@@ -271,7 +299,7 @@ class WeightFiles:
     def __init__(self, folder: pathlib.Path):
         self._unpickled: dict[str, np.ndarray] = {}
         if (folder / _INDEX).is_file():
-            index = _read_json(folder / _INDEX)
+            index = read_json(folder / _INDEX)
             shards = Options(folder / _INDEX, index["weight_map"])
             self._file_of = {name: folder / str(file) for name, file in shards.items()}
         elif (folder / WEIGHTS).is_file():
@@ -370,25 +398,11 @@ def _check_sinusoids(name: str, stored: np.ndarray, config: ModelConfig) -> None
         )
 
 
-def _model_config(folder, options, generation, own) -> ModelConfig:
+def _model_config(options, suppressed_ids, own) -> ModelConfig:
     heads = options["encoder_attention_heads"], options["decoder_attention_heads"]
-    activation = options["activation_function"]
-    place = f"{folder}/config.json"
-    check_options(place, options, {"activation_function": tuple(_ACTIVATIONS)})
-    check_options(
-        place,
-        {"decoder_attention_heads": heads[1]},
-        {"decoder_attention_heads": heads[:1]},
-    )
+    check_options(options, {"decoder_attention_heads": heads[:1]})
     depths = options["encoder_layers"], options["decoder_layers"]
     widths = options["encoder_ffn_dim"], options["decoder_ffn_dim"]
-    never = generation.get("bad_words_ids") or []
-    for ids in never:
-        if not (isinstance(ids, list) and len(ids) == 1):
-            raise ValueError(
-                f"{generation.path}: bad_words_ids has {ids!r}; lists of one id can be "
-                "read."
-            )
     return ModelConfig(
         vocab_size=options["vocab_size"],
         num_layers=depths[0],
@@ -397,13 +411,13 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
         d_ff=widths[0],
         decoder_d_ff=None if widths[0] == widths[1] else widths[1],
         num_heads=heads[0],
-        activation=_ACTIVATIONS[activation],
+        activation=_ACTIVATIONS[options["activation_function"]],
         dropout_rate=options.get("dropout", 0.0),
         attention_dropout_rate=options.get("attention_dropout", 0.0),
         ffn_dropout_rate=options.get("activation_dropout", 0.0),
         layer_norm_epsilon=LAYER_NORM_EPSILON,
         attention_bias=True,
-        suppressed_ids=[number for (number,) in never],
+        suppressed_ids=suppressed_ids,
         pad_id=options["pad_token_id"],
         bos_id=options["decoder_start_token_id"],
         eos_id=options["eos_token_id"],
@@ -411,30 +425,21 @@ def _model_config(folder, options, generation, own) -> ModelConfig:
     )
 
 
-def _decoding_config(options, generation, names) -> DecodingConfig:
+def _max_input_length(options: Options, names: Options) -> int:
+    """Return the most tokens of a source, by the model and by its tokenizer."""
     limits = (
         names.get("model_max_length", _MAX_INPUT_LENGTH),
         options.get("max_position_embeddings", _MAX_INPUT_LENGTH),
     )
-    return DecodingConfig(
-        beam_size=generation.get("num_beams", 4),
-        length_penalty="power",
-        length_penalty_alpha=generation.get("length_penalty", 1.0),
-        no_repeat_ngram_size=generation.get("no_repeat_ngram_size", 0),
-        # False and "never" bound what an unfinished hypothesis can reach.
-        early_stopping=generation.get("early_stopping") is True,
-        max_input_length=int(min(limits)),
-    )
+    return int(min(limits))
 
 
-def _sharing(folder, options) -> dict[str, Any]:
+def _sharing(options) -> dict[str, Any]:
     """Return the fields of `ModelConfig` for the vocabularies of a Marian model."""
     is_shared = options.get("share_encoder_decoder_embeddings", True)
     is_tied = options.get("tie_word_embeddings", True)
     if is_shared:
-        check_options(
-            f"{folder}/config.json", options, {"tie_word_embeddings": (True,)}
-        )
+        check_options(options, {"tie_word_embeddings": (True,)})
         return {"share_embeddings": True}
     return {
         "share_embeddings": False,
@@ -466,7 +471,7 @@ def _multilingual_tokenizer(
     pieces = _nllb_pieces(path) if is_nllb else _read_vocabulary(folder / "vocab.json")
     tokens = _language_tokens(folder, len(pieces))
     if is_nllb and any(token.startswith("__") for token in tokens):
-        _check_is_file(folder / "vocab.json")  # M2M-100
+        check_is_file(folder / "vocab.json")  # M2M-100
     languages = {token.strip("_"): number for token, number in tokens.items()}
     language_tokens.check("source_language", source_language, languages)
     language_tokens.check("target_language", target_language, languages)
@@ -485,12 +490,8 @@ def _multilingual_tokenizer(
 
 def _nllb_pieces(path: pathlib.Path) -> dict[str, int]:
     """Return the ids of NLLB: four special ids, then the pieces from the third on."""
-    tokenizer_config = path.parent / "tokenizer_config.json"
-    check_options(
-        str(tokenizer_config),
-        _optional_json(tokenizer_config),
-        {"legacy_behaviour": (False,)},
-    )
+    names = _optional_json(path.parent / "tokenizer_config.json")
+    check_options(names, {"legacy_behaviour": (False,)})
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(path)[3:]]
     return {name: number for number, name in enumerate(names)}
 
@@ -513,10 +514,10 @@ def _special_ids(options: Options, pieces: Mapping[str, int]) -> dict[str, int]:
 def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
     """Return the ids of the languages' tokens, which follow the vocabulary."""
     if (folder / "languages.json").is_file():
-        tokens = _read_json(folder / "languages.json")
+        tokens = read_json(folder / "languages.json")
         check_ids(tokens.path, tokens)
         return tokens
-    tokens = _read_json(folder / "special_tokens_map.json")
+    tokens = read_json(folder / "special_tokens_map.json")
     names = [
         token if isinstance(token, str) else Options(tokens.path, token)["content"]
         for token in tokens.get("additional_special_tokens", ())
@@ -525,30 +526,10 @@ def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
 
 
 def _optional_json(path: pathlib.Path) -> Options:
-    return _read_json(path) if path.is_file() else Options(path, {})
-
-
-def _check_is_file(path: pathlib.Path) -> None:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is absent. Copy the whole folder of the model."
-        )
-
-
-def _read_json(path: pathlib.Path) -> Options:
-    """Read names and values; null, which says "not set", is left out."""
-    _check_is_file(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from error
-    options = Options(path, values)
-    for name in [name for name, value in options.items() if value is None]:
-        del options[name]
-    return options
+    return read_json(path) if path.is_file() else Options(path, {})
 
 
 def _read_vocabulary(path: pathlib.Path) -> Options:
-    pieces = _read_json(path)
+    pieces = read_json(path)
     check_vocabulary(path, pieces)
     return pieces

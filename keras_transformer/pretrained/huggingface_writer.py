@@ -208,7 +208,9 @@ def model_options(config: ModelConfig, decoding: DecodingConfig) -> dict[str, An
         "dropout": config.dropout_rate,
         "attention_dropout": config.attention_dropout_rate,
         "activation_dropout": config.ffn_dropout_rate,
-        "max_position_embeddings": _longest_output(decoding),
+        "max_position_embeddings": max(
+            decoding.max_input_length, _longest_output(decoding)
+        ),
         "scale_embedding": True,
         "static_position_embeddings": True,
         "share_encoder_decoder_embeddings": True,
@@ -224,7 +226,8 @@ def generation_options(config: ModelConfig, decoding: DecodingConfig) -> dict[st
         "length_penalty": decoding.length_penalty_alpha,
         "no_repeat_ngram_size": decoding.no_repeat_ngram_size,
         "early_stopping": decoding.early_stopping,
-        "max_length": _longest_output(decoding),
+        "renormalize_logits": decoding.renormalize,
+        "max_length": 1 + _longest_output(decoding),  # the decoder's first input counts
         **_special_ids(config, decoding),
     }
     if config.suppressed_ids:
@@ -246,4 +249,5 @@ def _special_ids(
 
 def _longest_output(decoding: DecodingConfig) -> int:
     """Return the most tokens of an output; MarianMTModel has one limit for all."""
-    return decoding.max_input_length + decoding.extra_decode_length
+    longest = decoding.max_input_length + decoding.extra_decode_length
+    return min(longest, decoding.max_output_length or longest)

@@ -41,7 +41,8 @@ def import_model(
         target_language: The same for the target language.
 
     Returns:
-        "family", "parameters", "model_dir".
+        "family", "parameters", "model_dir", and "notes": what differs from the library
+        of the model, in words.
 
     Raises:
         FileNotFoundError: If a file is absent.
@@ -74,6 +75,7 @@ def import_model(
         "family": published.family,
         "parameters": model.count_params(),
         "model_dir": str(place.path),
+        "notes": list(published.notes),
     }
 
 

@@ -74,7 +74,7 @@ def read(
             damaged.
     """
     decoder = _read_yaml(folder / "decoder.yml")
-    check_options(str(decoder.path), decoder, {"word-penalty": (0,)})
+    check_options(decoder, {"word-penalty": (0,)})
     check_numbers(decoder, "beam-size", "normalize")
     models, files = (_file_names(decoder, key) for key in ("models", "vocabs"))
     if len(models) > 1:
@@ -89,11 +89,9 @@ def read(
         text = bytes(archive[_OPTIONS]).rstrip(b"\0").decode()
         names = frozenset(archive.files) - {_OPTIONS}
     options = _parse_yaml(path, text)
-    check_options(str(path), options, _SUPPORTED)
-    check_options(
-        str(path), options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)}
-    )
-    check_options(str(path), options, _NORMS[options.get("transformer-preprocess", "")])
+    check_options(options, _SUPPORTED)
+    check_options(options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)})
+    check_options(options, _NORMS[options.get("transformer-preprocess", "")])
     paths = dict.fromkeys(folder / name for name in files)
     vocabularies = [_read_vocabulary(name) for name in paths]
     sharing = _sharing(path, options, len(vocabularies))
@@ -269,7 +267,7 @@ def _sharing(path, options, num_vocabularies) -> dict[str, bool]:
                 "vocabularies."
             )
         return {"share_embeddings": True}
-    check_options(str(path), options, {"tied-embeddings-src": (False,)})
+    check_options(options, {"tied-embeddings-src": (False,)})
     return {"share_embeddings": False, "share_decoder_embeddings": is_tied}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class PublishedModel:
     blocks: Callable[[str], Iterator[np.ndarray]]
     # The files that were read.
     files: tuple[pathlib.Path, ...]
+    # What differs from the original library, in words.
+    notes: tuple[str, ...] = ()
 
 
 class Options(dict):
@@ -74,6 +77,32 @@ class Options(dict):
         raise ValueError(
             f"{self.path} has no {name!r}. Copy the whole folder of the model again."
         )
+
+
+def check_is_file(path: pathlib.Path) -> None:
+    """Raise FileNotFoundError unless a file of a published model is there."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is absent. Copy the whole folder of the model."
+        )
+
+
+def read_json(path: pathlib.Path) -> Options:
+    """Read names and values; null, which says "not set", is left out.
+
+    Raises:
+        FileNotFoundError: If the file is absent.
+        ValueError: If it is damaged.
+    """
+    check_is_file(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from error
+    options = Options(path, values)
+    for name in [name for name, value in options.items() if value is None]:
+        del options[name]
+    return options
 
 
 def check_ids(path: str | os.PathLike, pieces: Mapping[str, Any]) -> None:
@@ -104,14 +133,14 @@ def check_numbers(options: Options, *names: str) -> None:
 
 
 def check_options(
-    place: str, options: Mapping[str, Any], supported: Mapping[str, tuple]
+    options: Options, supported: Mapping[str, Sequence], remedy: str = ""
 ) -> None:
     """Check the options of a published model that have one supported value, or a few.
 
     Args:
-        place: Where the options come from, for the message.
         options: All options.
         supported: Accepted values by name; an absent option has the first.
+        remedy: What to do, in words.
 
     Raises:
         ValueError: If an option has another value.
@@ -121,5 +150,6 @@ def check_options(
         if value not in values:
             accepted = " or ".join(repr(accepted) for accepted in values)
             raise ValueError(
-                f"{place}: {name} is {value!r}, which is not supported; {accepted} is."
+                f"{options.path}: {name} is {value!r:.40}, which is not supported; "
+                f"{accepted} is. {remedy}".rstrip()
             )

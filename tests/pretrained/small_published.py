@@ -130,6 +130,7 @@ def write_huggingface(folder, family="marian", separate=False):
         "eos_token_id": config.eos_id,
         "decoder_start_token_id": config.bos_id,
         "dropout": config.dropout_rate,
+        "scale_embedding": True,
     }
     if separate:
         options |= {"share_encoder_decoder_embeddings": False}

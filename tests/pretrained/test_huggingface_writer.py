@@ -162,7 +162,9 @@ def test_placeholders_and_tags_stay(tmp_path, how):
 def test_translations_stay_the_same(both):
     """The imported model searches with length ** alpha, as Transformers does."""
     translator, model_dir = both
-    settings = dataclasses.replace(translator.decoding, length_penalty="power")
+    settings = dataclasses.replace(
+        translator.decoding, length_penalty="power", max_output_length=95
+    )
     ours = Translator(translator.model, translator.tokenizer, settings)
     again = model_dir.load_translator(**SETTINGS)
     assert again.decoding == settings
@@ -207,7 +209,7 @@ def test_transformers_finds_what_it_reads(tmp_path):
         json.loads((tmp_path / "published" / f"{name}.json").read_text())
         for name in ("config", "generation_config", "tokenizer_config")
     )
-    assert options["max_position_embeddings"] == generation["max_length"] == 95
+    assert (options["max_position_embeddings"], generation["max_length"]) == (95, 96)
     for values in (options, generation):
         assert (values["pad_token_id"], values["eos_token_id"]) == (0, 3)
         assert values["decoder_start_token_id"] == 2
@@ -221,9 +223,27 @@ def test_transformers_finds_what_it_reads(tmp_path):
     read = importing.read(tmp_path / "published")
     assert read.decoding.max_input_length == 90
     assert read.decoding.no_repeat_ngram_size == 3
+    assert read.decoding.max_output_length == 95
     with (tmp_path / "published" / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert header["__metadata__"] == {"format": "pt"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"force_eos": True, "renormalize": True, "early_stopping": True},
+        {"max_output_length": 31, "beam_size": 1, "length_penalty_alpha": 0.0},
+    ],
+)
+def test_the_settings_of_the_search_stay(tmp_path, settings):
+    plain = make_translator()
+    own = dataclasses.replace(plain.decoding, length_penalty="power", **settings)
+    translator = Translator(plain.model, plain.tokenizer, own)
+    write(translator, tmp_path / "published")
+    read = importing.read(tmp_path / "published").decoding
+    expected = {"extra_decode_length": 50, "max_output_length": 95, **settings}
+    assert read == dataclasses.replace(own, **expected)
 
 
 @pytest.mark.parametrize(

@@ -371,11 +371,17 @@ POSITIONS = "model.encoder.embed_positions.weight"
         ),
         (
             with_option("generation_config.json", eos_token_id=7),
-            "generation_config.json: eos_token_id is 7, which is not supported; 0 is",
+            "generation_config.json: eos_token_id is 7, which is not supported; 0 or",
         ),
-        (with_option(forced_eos_token_id=7), "forced_eos_token_id is 7"),
-        (with_option(forced_bos_token_id=7), "forced_bos_token_id is 7"),
-        (with_option(eos_token_id=[0]), r"eos_token_id must be a number.*: \[0\]"),
+        (
+            with_option("generation_config.json", forced_eos_token_id=7),
+            "forced_eos_token_id is 7",
+        ),
+        (
+            with_option("generation_config.json", forced_bos_token_id=7),
+            "forced_bos_token_id is 7",
+        ),
+        (with_option(eos_token_id=[0, 1]), r"eos_token_id must be a number.*: \[0, 1"),
         (with_option(pad_token_id=None), "config.json has no 'pad_token_id'"),
         (with_option(dropout="x"), "config.json: dropout must be a number"),
         (
@@ -420,8 +426,10 @@ POSITIONS = "model.encoder.embed_positions.weight"
         (with_content("target.spm", ""), "target.spm: not a SentencePiece model"),
         (with_content("config.json", "[]"), "config.json is damaged: it must hold n"),
         (
-            with_content("config.json", '{"model_type": "marian"}'),
-            "has no 'eos_token_i",
+            with_content(
+                "config.json", '{"model_type": "marian", "scale_embedding": true}'
+            ),
+            "has no 'pad_token_i",
         ),
         (
             with_content("vocab.json", '{"<unk>": "1"}'),
