@@ -373,6 +373,8 @@ class DecodingConfig:
     # Force EOS at the output limit and score it, instead of leaving the hypothesis
     # unfinished.
     force_eos: bool = False
+    # With `force_eos`: the forced EOS counts as certain, as in Transformers.
+    certain_eos: bool = False
     # No n-gram of this many tokens occurs twice in an output, as in Transformers; 0:
     # off. Translation only.
     no_repeat_ngram_size: int = 0

@@ -278,8 +278,8 @@ def test_missing_keys_take_the_default():
 def test_unknown_keys_are_refused_with_the_nearest_one():
     listed = "'beam_size', 'length_penalty_alpha', 'length_penalty', "
     listed += "'extra_decode_length', 'max_output_length', 'max_input_length', "
-    listed += "'force_eos', 'no_repeat_ngram_size', 'max_repetitions', "
-    listed += "'early_stopping', 'renormalize'"
+    listed += "'force_eos', 'certain_eos', 'no_repeat_ngram_size', "
+    listed += "'max_repetitions', 'early_stopping', 'renormalize'"
     with refuses(
         f"`DecodingConfig field` must be one of {listed}. "
         "Received: 'beamsize'. Did you mean 'beam_size'?"

@@ -212,9 +212,10 @@ def beam_search(
             int under XLA.
         config: All fields but the limits of lengths are read. With `force_eos` the last
             token of a sentence at its limit can only be EOS, and is scored with the
-            model's probability. With `no_repeat_ngram_size` and `max_repetitions`,
-            tokens that repeat what their hypothesis has become impossible; others keep
-            the model's probability. A forced prefix may repeat itself. With
+            model's probability, or with `certain_eos` counts as certain. With
+            `no_repeat_ngram_size` and `max_repetitions`, tokens that repeat what their
+            hypothesis has become impossible; others keep the model's probability. A
+            forced prefix may repeat itself. With
             `early_stopping` only a hypothesis that ends among the best `beam_size`
             continuations counts as ended. With `renormalize` the probabilities of the
             tokens that are possible sum to 1.
@@ -510,7 +511,7 @@ def pick_candidates(
     before = search.alive_log_probs - log_totals(scored)
     found = top_continuations(before, choices, num_wanted)
     if forced is not None:
-        found = only_forced(forced, before, choices, found)
+        found = only_forced(settings, forced, search, before, choices, found)
     log_probs, parents, last_tokens = found
     if settings.unscored_steps:
         is_unscored = (step < settings.unscored_steps) & is_possible(log_probs)
@@ -529,12 +530,14 @@ def pick_candidates(
     )
 
 
-def only_forced(forced, before, choices, found):
+def only_forced(settings, forced, search, before, choices, found):
     """Make a forced token the only continuation of its hypotheses, slot by slot."""
     is_forced, token = (part[:, tf.newaxis] for part in forced)
     log_probs, parents, tokens = found
     asked = tf.where(forced[0], forced[1], 0)  # `pad_id` may be outside the vocabulary
     own = possible(before + tf.gather(choices, asked, axis=2, batch_dims=1))
+    if settings.config.certain_eos:
+        own = tf.where(token == settings.eos_id, search.alive_log_probs, own)
     others = tf.fill(tf.shape(log_probs), NEGATIVE_INFINITY)
     own = tf.concat([own, others], axis=1)[:, : log_probs.shape[1]]
     slots = tf.minimum(tf.range(log_probs.shape[1]), tf.shape(before)[1] - 1)

@@ -183,6 +183,7 @@ def _decoding(settings: Options, max_input_length: int) -> DecodingConfig:
         early_stopping=settings.get("early_stopping") is True,
         renormalize=settings.get("renormalize_logits", False) is True,
         force_eos=settings.get("forced_eos_token_id") is not None,
+        certain_eos=settings.get("forced_eos_token_id") is not None,
         max_output_length=most,
         max_input_length=max_input_length,
     )

@@ -106,6 +106,7 @@ def search(model, max_lengths, max_steps=None, beam_size=4, alpha=0.6, **argumen
         beam_size=beam_size,
         length_penalty_alpha=alpha,
         force_eos=arguments.pop("force_eos", False),
+        certain_eos=arguments.pop("certain_eos", False),
         no_repeat_ngram_size=arguments.pop("no_repeat_ngram_size", 0),
         max_repetitions=arguments.pop("max_repetitions", 0),
         early_stopping=arguments.pop("early_stopping", False),

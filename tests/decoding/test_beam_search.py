@@ -298,6 +298,24 @@ def test_forced_eos_of_probability_zero_gives_no_hypothesis():
     assert not np.any(result.finished)
 
 
+@pytest.mark.parametrize("beam_size", [1, 2, 3])
+def test_a_certain_eos_costs_nothing_at_the_limit_and_its_share_before(beam_size):
+    """ "aa." has the score of "aa", although the model never ends there."""
+    model = spelling_model(
+        {"": {"a": 0.75, ".": 0.25}, "a": {"a": 0.5, ".": 0.5}, "aa": {"a": 1.0}},
+        letters="a",
+        max_steps=3,
+    )
+    options = {"force_eos": True, "certain_eos": True, "num_best": beam_size}
+    result = search(model, [3], beam_size=beam_size, alpha=0.0, **options)
+    found = dict(zip(spelled(result), np.exp(result.scores[0]), strict=False))
+    expected = {"aa.": 0.375, "a.": 0.375, ".": 0.25}
+    for word, probability in found.items():
+        np.testing.assert_allclose(probability, expected[word], rtol=1e-5)
+    assert len(found) == beam_size
+    assert result.finished.numpy().all()
+
+
 def test_a_forced_prefix_begins_every_output_and_is_scored_as_the_model_says():
     """Of all outputs that begin with "ba", the best are found, by enumeration."""
     model = random_model(11, vocab_size=3, max_steps=5)

@@ -232,7 +232,8 @@ def test_transformers_finds_what_it_reads(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"force_eos": True, "renormalize": True, "early_stopping": True},
+        {"force_eos": True, "certain_eos": True, "early_stopping": True},
+        {"renormalize": True},
         {"max_output_length": 31, "beam_size": 1, "length_penalty_alpha": 0.0},
     ],
 )

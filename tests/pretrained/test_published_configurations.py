@@ -84,7 +84,7 @@ def case(family, config, search=None, names=None, refused=None, **decoding):
     return family, config, search, names, refused, decoding
 
 
-OPUS_DECODING = {"force_eos": True, "max_output_length": 511}
+OPUS_DECODING = {"force_eos": True, "certain_eos": True, "max_output_length": 511}
 M2M_DECODING = {"beam_size": 5, "early_stopping": True, "max_output_length": 199}
 CONFIGURATIONS = {
     "opus-mt, first conversions": case(
@@ -396,7 +396,7 @@ def test_a_setting_without_effect_changes_nothing(tmp_path, setting):
         ({"num_beams": 1}, {}, {"beam_size": 1}),
         ({"length_penalty": 0.0}, {}, {"length_penalty_alpha": 0.0}),
         ({"early_stopping": True}, {}, {"early_stopping": True}),
-        ({"forced_eos_token_id": None}, {}, {"force_eos": False}),
+        ({"forced_eos_token_id": None}, {}, {"force_eos": False, "certain_eos": False}),
         ({"renormalize_logits": True}, {}, {"renormalize": True}),
     ],
     ids=lambda each: " ".join(each),
