@@ -92,7 +92,7 @@ def read(
     if model_format == "auto":
         if (folder / "config.json").is_file():
             model_format = "huggingface"
-        elif (folder / "decoder.yml").is_file():
+        elif marian.decoder_file(folder) is not None:
             model_format = "marian"
         else:
             raise FileNotFoundError(

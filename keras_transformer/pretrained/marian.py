@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.pretrained.published_model import (
+    REMEDY,
     Options,
     PublishedModel,
     PublishedTensor,
@@ -26,6 +27,7 @@ from keras_transformer.pretrained.published_model import (
 from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 _OPTIONS = "special:model.yml"
+_DECODER = "decoder.yml"
 _SUPPORTED = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -33,26 +35,50 @@ _SUPPORTED = {
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-no-projection": (False,),
     "transformer-train-position-embeddings": (False,),
+    "transformer-pool": (False,),
     "transformer-preprocess": ("", "n"),
-    "transformer-postprocess-emb": ("d", "nd", "", "n"),
+    "transformer-postprocess-emb": ("", "n"),
     "transformer-tied-layers": ([],),
     "transformer-depth-scaling": (False,),
     "right-left": (False,),
     "ulr": (False,),
     "factors-combine": ("sum",),
+    "factors-dim-emb": (0,),
+    "lemma-dim-emb": (0,),
+    "lemma-dependency": ("",),
+    "input-types": ([],),
 }
 # Options of post-norm and of pre-norm models, by `transformer-preprocess`.
 _NORMS = {
     "": {
-        "transformer-postprocess": ("dan",),
+        "transformer-postprocess": ("an",),
         "transformer-postprocess-top": ("",),
     },
     "n": {
-        "transformer-postprocess": ("da",),
+        "transformer-postprocess": ("a",),
         "transformer-postprocess-top": ("n",),
     },
 }
-_ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
+# Options that list what surrounds a sublayer, each a letter.
+_AROUND = (
+    "transformer-preprocess",
+    "transformer-postprocess",
+    "transformer-postprocess-top",
+    "transformer-postprocess-emb",
+)
+_DROPOUT = "d"
+# Marian's gelu is an approximation, x * sigmoid(1.702 x), that is not here.
+_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
+# Options of decoder.yml that change outputs, with the values that do not.
+_SEARCH = {
+    "word-penalty": (0,),
+    "allow-unk": (False,),
+    "shortlist": ([],),
+    "output-sampling": ([], False),
+    "force-decode": (False,),
+    "no-spm-decode": (False,),
+    "ignore-model-config": (False,),
+}
 _LAYER_NORM_EPSILON = 1e-5
 _MAX_INPUT_LENGTH = 512
 
@@ -63,8 +89,9 @@ def read(
     """Describe the model in a folder of Marian.
 
     Args:
-        folder: Has decoder.yml, which names the .npz and the vocabularies; unless
-            these are SentencePiece models themselves, source.spm and target.spm.
+        folder: Has a file for `decoder_file`, which names the .npz and the
+            vocabularies; unless these are SentencePiece models themselves, source.spm
+            and target.spm.
         source_language: Code of the source language, which the files do not have.
         target_language: Code of the target language.
 
@@ -73,8 +100,8 @@ def read(
         ValueError: If the model has an option that is not supported, or a file is
             damaged.
     """
-    decoder = _read_yaml(folder / "decoder.yml")
-    check_options(decoder, {"word-penalty": (0,)})
+    decoder = _read_yaml(decoder_file(folder) or folder / _DECODER)
+    check_options(decoder, _SEARCH, REMEDY)
     check_numbers(decoder, "beam-size", "normalize")
     models, files = (_file_names(decoder, key) for key in ("models", "vocabs"))
     if len(models) > 1:
@@ -84,11 +111,15 @@ def read(
         )
     path = folder / models[0]
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is absent, but decoder.yml names it.")
+        raise FileNotFoundError(f"{path} is absent, but {decoder.path.name} names it.")
     with _opened(path) as archive:
         text = bytes(archive[_OPTIONS]).rstrip(b"\0").decode()
         names = frozenset(archive.files) - {_OPTIONS}
     options = _parse_yaml(path, text)
+    for name in _AROUND:
+        if isinstance(options.get(name), str):
+            # Dropout is for training.
+            options[name] = options[name].replace(_DROPOUT, "")
     check_options(options, _SUPPORTED)
     check_options(options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)})
     check_options(options, _NORMS[options.get("transformer-preprocess", "")])
@@ -125,8 +156,27 @@ def read(
         copies={},
         names=names,
         blocks=functools.partial(_blocks, path),
-        files=(path, folder / "decoder.yml", *tokenizer.files),
+        files=(path, decoder.path, *tokenizer.files),
     )
+
+
+def decoder_file(folder: pathlib.Path) -> pathlib.Path | None:
+    """Return the file with the settings of the search; None: there is none.
+
+    Marian names it after the weights: model.npz.best-bleu.npz.decoder.yml.
+
+    Raises:
+        ValueError: If there are several and none is called decoder.yml.
+    """
+    if (folder / _DECODER).is_file():
+        return folder / _DECODER
+    found = sorted(folder.glob(f"*.{_DECODER}"))
+    if len(found) > 1:
+        raise ValueError(
+            f"{folder} has {len(found)} files such as {found[0].name}. Rename the one "
+            f"to read to {_DECODER}."
+        )
+    return found[0] if found else None
 
 
 def tensor_names(
@@ -217,9 +267,10 @@ def _embedding_tensors(config, names, has_padding) -> dict[str, PublishedTensor]
                 if f"{name}_Wt" in names
                 else PublishedTensor(f"{name}_W", lambda array: table(array.T))
             )
-    found[f"{output}/output_bias"] = PublishedTensor(
-        f"{name}_b", lambda array: table(np.ravel(array))
-    )
+    if config.output_bias:
+        found[f"{output}/output_bias"] = PublishedTensor(
+            f"{name}_b", lambda array: table(np.ravel(array))
+        )
     return found
 
 
@@ -304,9 +355,9 @@ def _model_config(options, sizes, special_ids, sharing) -> ModelConfig:
         norm_placement="pre" if options.get("transformer-preprocess") else "post",
         layer_norm_epsilon=_LAYER_NORM_EPSILON,
         attention_bias=True,
-        output_bias=True,
+        output_bias=not options.get("output-omit-bias", False),
         position_layout="concatenated",
-        normalize_embeddings="n" in options.get("transformer-postprocess-emb", "d"),
+        normalize_embeddings="n" in options.get("transformer-postprocess-emb", ""),
         zero_first_input=True,
         suppressed_ids=(special_ids["pad_id"],),
         **special_ids,
@@ -338,6 +389,8 @@ def _blocks(path: pathlib.Path, name: str) -> Iterator[np.ndarray]:
 def _file_names(decoder: Options, key: str) -> list[str]:
     """Return a list of file names in decoder.yml.
 
+    Paths of another machine count as files of the folder.
+
     Raises:
         ValueError: If it is something else.
     """
@@ -348,7 +401,13 @@ def _file_names(decoder: Options, key: str) -> list[str]:
         raise ValueError(
             f"{decoder.path}: {key} must be a list of file names. Received: {names!r}."
         )
-    return names
+    return [
+        name
+        if (decoder.path.parent / name).is_file()
+        and not pathlib.Path(name).is_absolute()
+        else pathlib.Path(name).name
+        for name in names
+    ]
 
 
 def _read_vocabulary(path: pathlib.Path) -> dict[str, int]:

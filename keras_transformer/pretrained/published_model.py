@@ -13,6 +13,8 @@ import numpy as np
 
 from keras_transformer.config import DecodingConfig, ModelConfig
 
+REMEDY = "Remove it from the file to import the model without it."
+
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTensor:

@@ -12,6 +12,7 @@ import pathlib
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.pretrained.published_model import (
+    REMEDY,
     Options,
     check_numbers,
     check_options,
@@ -81,7 +82,6 @@ _WITHOUT_EFFECT = {
     *("speculation_type", "target_lookbehind", "temperature", "top_h", "top_k"),
     *("top_p", "typical_p", "use_cache", "use_mtp"),
 }
-_REMEDY = "Remove it from the file to import the model without it."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,13 +120,13 @@ def read(
     values = {name: values for name, values in _NEUTRAL.items() if name in own}
     if set(own.get("begin_suppress_tokens") or ()) <= set(suppressed_ids):
         values.pop("begin_suppress_tokens", None)
-    check_options(own, values, _REMEDY)
+    check_options(own, values, REMEDY)
     ends = (None, *ids["eos_token_id"])
-    check_options(own, {"forced_eos_token_id": ends}, _REMEDY)
+    check_options(own, {"forced_eos_token_id": ends}, REMEDY)
     check_options(
         own,
         {"forced_bos_token_id": (None, prefix_id, [prefix_id])},
-        "Give its language as --target_language." if prefix_id is not None else _REMEDY,
+        "Give its language as --target_language." if prefix_id is not None else REMEDY,
     )
     notes = ()
     if "num_beams" not in own:
@@ -144,7 +144,7 @@ def _check_known(settings: Options) -> None:
         if name not in known and value not in _NOTHING:
             raise ValueError(
                 f"{settings.path}: {name} is {value!r:.40}, which is not known here "
-                f"and may change outputs. {_REMEDY}"
+                f"and may change outputs. {REMEDY}"
             )
 
 
@@ -159,7 +159,7 @@ def _suppressed_ids(settings: Options, eos_id: int) -> tuple[int, ...]:
         if not (isinstance(ids, list) and len(ids) == 1):
             raise ValueError(
                 f"{settings.path}: bad_words_ids has {ids!r:.40}; lists of one id can "
-                f"be read. {_REMEDY}"
+                f"be read. {REMEDY}"
             )
     single = [number for (number,) in never if number != eos_id]
     return tuple(dict.fromkeys([*single, *(settings.get("suppress_tokens") or [])]))
@@ -169,7 +169,7 @@ def _decoding(settings: Options, max_input_length: int) -> DecodingConfig:
     if (alpha := settings.get("length_penalty", 1.0)) < 0:
         raise ValueError(
             f"{settings.path}: length_penalty is {alpha!r}; at least 0 is needed. "
-            f"{_REMEDY}"
+            f"{REMEDY}"
         )
     most = settings.get("max_new_tokens")
     if most is None and (longest := settings.get("max_length")) is not None:
