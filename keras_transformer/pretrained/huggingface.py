@@ -12,6 +12,7 @@ import contextlib
 import math
 import pathlib
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,17 @@ _INDEX = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
 # SentencePiece model of M2M-100 and NLLB.
 _MULTILINGUAL = "sentencepiece.bpe.model"
+
+# The token of a language of M2M-100 or of NLLB, and the languages of models of M2M-100
+# in the order of their ids, by `language_codes`.
+_LANGUAGE_TOKEN = re.compile("__[a-z]+__|[a-z]{3}_[A-Z][a-z]{3}")
+_LANGUAGES = {
+    "m2m100": "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff "
+    "fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb "
+    "lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk "
+    "sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu",
+    "wmt21": "en ha is ja cs ru zh de",
+}
 
 _ACTIVATIONS = {
     "relu": "relu",
@@ -512,16 +524,38 @@ def _special_ids(options: Options, pieces: Mapping[str, int]) -> dict[str, int]:
 
 
 def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
-    """Return the ids of the languages' tokens, which follow the vocabulary."""
+    """Return the ids of the languages' tokens, which follow the vocabulary.
+
+    Releases of Transformers from 4.34 on store the id of each added token, those from 5
+    on no list of languages for M2M-100.
+    """
     if (folder / "languages.json").is_file():
         tokens = read_json(folder / "languages.json")
         check_ids(tokens.path, tokens)
         return tokens
-    tokens = read_json(folder / "special_tokens_map.json")
-    names = [
-        token if isinstance(token, str) else Options(tokens.path, token)["content"]
-        for token in tokens.get("additional_special_tokens", ())
-    ]
+    described = _optional_json(folder / "tokenizer_config.json")
+    added = Options(described.path, described.get("added_tokens_decoder", {}))
+    added = {
+        Options(described.path, token)["content"]: int(number)
+        for number, token in added.items()
+    }
+    found = {
+        token: number
+        for token, number in added.items()
+        if number >= first_id and _LANGUAGE_TOKEN.fullmatch(token)
+    }
+    if found:
+        return found
+    path = folder / "special_tokens_map.json"
+    codes = described.get("language_codes")
+    if codes in _LANGUAGES and not path.is_file():
+        names = [f"__{code}__" for code in _LANGUAGES[codes].split()]
+    else:
+        tokens = read_json(path)
+        names = [
+            token if isinstance(token, str) else Options(path, token)["content"]
+            for token in tokens.get("additional_special_tokens", ())
+        ]
     return {name: first_id + number for number, name in enumerate(names)}
 
 

@@ -457,3 +457,61 @@ def test_an_option_of_the_tokenizer_that_changes_ids_is_refused(tmp_path, names)
         ValueError, match=f"/tokenizer_config.json: {next(iter(names))} "
     ):
         importing.read(tmp_path / "published")
+
+
+def added(tokens):
+    """Return how tokenizer_config.json describes tokens, by id."""
+    return {str(number): {"content": token} for number, token in tokens.items()}
+
+
+@pytest.mark.parametrize(
+    ("family", "tokens", "codes"),
+    [
+        ("nllb", ["deu_Latn", "<mask>", "eng_Latn"], ("eng_Latn", "deu_Latn")),
+        ("nllb", ["eng_Latn", "deu_Latn", "<mask>"], ("eng_Latn", "deu_Latn")),
+        ("m2m_100", ["__de__", "__en__"], ("en", "de")),
+    ],
+)
+def test_languages_have_the_ids_that_the_tokenizer_names(
+    tmp_path, family, tokens, codes
+):
+    """Fine-tuned models may have them in another order, or pieces between them."""
+    folder = tmp_path / "published"
+    size = small_published.write_huggingface(folder, family).config.vocab_size
+    (folder / "special_tokens_map.json").unlink()
+    first = size - 2
+    ids = {0: "<s>", 3: "<unk>", **dict(enumerate(tokens, start=first))}
+    small_published.write_json(
+        folder / "tokenizer_config.json", {"added_tokens_decoder": added(ids)}
+    )
+    if len(tokens) > 2:
+        options = json.loads((folder / "config.json").read_text())
+        small_published.write_json(
+            folder / "config.json", {**options, "vocab_size": size + 1}
+        )
+    tokenizer = importing.read(folder, "auto", *codes).tokenizer
+    strip = {token: token.strip("_") for token in tokens if token != "<mask>"}
+    expected = {code: first + tokens.index(token) for token, code in strip.items()}
+    assert tokenizer.languages == expected
+    assert tokenizer.encode(["one"])[0][0] == expected[codes[0]]
+    assert tokenizer.encode_target(["one"])[0][0] == expected[codes[1]]
+
+
+@pytest.mark.parametrize(
+    ("codes", "number", "german"), [("m2m100", 100, 16), ("wmt21", 8, 7)]
+)
+def test_models_of_m2m_100_have_the_languages_of_their_kind(
+    tmp_path, codes, number, german
+):
+    """Transformers 5 saves no list of them."""
+    folder = tmp_path / "published"
+    size = small_published.write_huggingface(folder, "m2m_100").config.vocab_size
+    (folder / "special_tokens_map.json").unlink()
+    options = json.loads((folder / "config.json").read_text())
+    size += number - 2
+    small_published.write_json(folder / "config.json", {**options, "vocab_size": size})
+    names = {"language_codes": codes, "num_madeup_words": 8}
+    small_published.write_json(folder / "tokenizer_config.json", names)
+    languages = importing.read(folder, "auto", "en", "de").tokenizer.languages
+    assert sorted(languages.values()) == list(range(size - number, size))
+    assert languages["de"] == size - number + german
