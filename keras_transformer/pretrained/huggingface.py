@@ -13,7 +13,7 @@ import math
 import pathlib
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,7 @@ _OPTION_FILES = (
     "generation_config.json",
     "tokenizer_config.json",
     _INDEX,
+    "added_tokens.json",
     "languages.json",
     "special_tokens_map.json",
 )
@@ -465,6 +466,7 @@ def _marian_tokenizer(folder, options, is_separate) -> MappedTokenizer:
     if is_separate:
         files.append(folder / "target_vocab.json")
     vocabularies = [_read_vocabulary(path) for path in files]
+    _check_added(folder, vocabularies[0])
     return MappedTokenizer.from_files(
         source=folder / "source.spm",
         target=folder / "target.spm",
@@ -482,6 +484,7 @@ def _multilingual_tokenizer(
     is_nllb = not (folder / "vocab.json").is_file()
     pieces = _nllb_pieces(path) if is_nllb else _read_vocabulary(folder / "vocab.json")
     tokens = _language_tokens(folder, len(pieces))
+    _check_added(folder, [*pieces, *tokens, "<mask>"])  # no text has a mask
     if is_nllb and any(token.startswith("__") for token in tokens):
         check_is_file(folder / "vocab.json")  # M2M-100
     languages = {token.strip("_"): number for token, number in tokens.items()}
@@ -533,20 +536,15 @@ def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
         tokens = read_json(folder / "languages.json")
         check_ids(tokens.path, tokens)
         return tokens
-    described = _optional_json(folder / "tokenizer_config.json")
-    added = Options(described.path, described.get("added_tokens_decoder", {}))
-    added = {
-        Options(described.path, token)["content"]: int(number)
-        for number, token in added.items()
-    }
     found = {
         token: number
-        for token, number in added.items()
+        for token, number in _added_tokens(folder).items()
         if number >= first_id and _LANGUAGE_TOKEN.fullmatch(token)
     }
     if found:
         return found
     path = folder / "special_tokens_map.json"
+    described = _optional_json(folder / "tokenizer_config.json")
     codes = described.get("language_codes")
     if codes in _LANGUAGES and not path.is_file():
         names = [f"__{code}__" for code in _LANGUAGES[codes].split()]
@@ -557,6 +555,32 @@ def _language_tokens(folder: pathlib.Path, first_id: int) -> dict[str, int]:
             for token in tokens.get("additional_special_tokens", ())
         ]
     return {name: first_id + number for number, name in enumerate(names)}
+
+
+def _added_tokens(folder: pathlib.Path) -> dict[str, int]:
+    """Return the ids of the tokens that the tokenizer finds before all pieces.
+
+    Transformers stores them in a file of their own before release 4.34.
+    """
+    described = _optional_json(folder / "tokenizer_config.json")
+    added = Options(described.path, described.get("added_tokens_decoder", {}))
+    return {
+        **_optional_json(folder / "added_tokens.json"),
+        **{
+            Options(described.path, token)["content"]: int(number)
+            for number, token in added.items()
+        },
+    }
+
+
+def _check_added(folder: pathlib.Path, known: Collection[str]) -> None:
+    """Raise ValueError if texts may have a token that no vocabulary has."""
+    if others := sorted(_added_tokens(folder).keys() - set(known)):
+        raise ValueError(
+            f"{folder}: the tokenizer has tokens beside the vocabulary, such as "
+            f"{others[0]!r}, which is not supported. Add them to the vocabulary and to "
+            "the SentencePiece model as symbols that the user defines."
+        )
 
 
 def _optional_json(path: pathlib.Path) -> Options:

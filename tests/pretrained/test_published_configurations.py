@@ -515,3 +515,16 @@ def test_models_of_m2m_100_have_the_languages_of_their_kind(
     languages = importing.read(folder, "auto", "en", "de").tokenizer.languages
     assert sorted(languages.values()) == list(range(size - number, size))
     assert languages["de"] == size - number + german
+
+
+@pytest.mark.parametrize("family", ["marian", "m2m_100", "nllb"])
+@pytest.mark.parametrize("place", ["tokenizer_config.json", "added_tokens.json"])
+def test_tokens_beside_the_vocabulary_are_named(tmp_path, family, place):
+    folder = tmp_path / "published"
+    size = small_published.write_huggingface(folder, family).config.vocab_size
+    ids = {"<pad>": 1, "<ctx>": size}
+    as_list = {"added_tokens_decoder": added({n: token for token, n in ids.items()})}
+    small_published.write_json(folder / place, as_list if "config" in place else ids)
+    languages = {"m2m_100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
+    with pytest.raises(ValueError, match="beside the vocabulary, such as '<ctx>', wh"):
+        importing.read(folder, "auto", *languages.get(family, ()))
