@@ -28,13 +28,13 @@ _NUMBERS = (
     "max_length",
     "max_new_tokens",
 )
+_LISTS = ("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
 _READ = {
     *_SPECIAL_IDS,
     *_NUMBERS,
+    *_LISTS,
     "early_stopping",
     "renormalize_logits",
-    "bad_words_ids",
-    "suppress_tokens",
     "forced_bos_token_id",
     "forced_eos_token_id",
 }
@@ -114,11 +114,12 @@ def read(
         own = read_json(folder / _FILE)
         _check_known(own)
     check_numbers(own, *_NUMBERS)
+    _check_lists(own)
     ids = {name: (options[name], [options[name]]) for name in _SPECIAL_IDS}
     check_options(own, ids)
     suppressed_ids = _suppressed_ids(own, options["eos_token_id"])
     values = {name: values for name, values in _NEUTRAL.items() if name in own}
-    if set(own.get("begin_suppress_tokens") or ()) <= set(suppressed_ids):
+    if set(own.get("begin_suppress_tokens", ())) <= set(suppressed_ids):
         values.pop("begin_suppress_tokens", None)
     check_options(own, values, REMEDY)
     ends = (None, *ids["eos_token_id"])
@@ -148,13 +149,23 @@ def _check_known(settings: Options) -> None:
             )
 
 
+def _check_lists(settings: Options) -> None:
+    """Raise ValueError if what must be a list is something else."""
+    for name in _LISTS:
+        if not isinstance(settings.get(name, []), list):
+            raise ValueError(
+                f"{settings.path}: {name} must be a list. Received: "
+                f"{settings[name]!r:.40}."
+            )
+
+
 def _suppressed_ids(settings: Options, eos_id: int) -> tuple[int, ...]:
     """Return the ids that are never chosen; EOS is not, as in Transformers.
 
     Raises:
         ValueError: If a sequence of several ids is forbidden.
     """
-    never = settings.get("bad_words_ids") or []
+    never = settings.get("bad_words_ids", [])
     for ids in never:
         if not (isinstance(ids, list) and len(ids) == 1):
             raise ValueError(
@@ -162,7 +173,7 @@ def _suppressed_ids(settings: Options, eos_id: int) -> tuple[int, ...]:
                 f"be read. {REMEDY}"
             )
     single = [number for (number,) in never if number != eos_id]
-    return tuple(dict.fromkeys([*single, *(settings.get("suppress_tokens") or [])]))
+    return tuple(dict.fromkeys([*single, *settings.get("suppress_tokens", [])]))
 
 
 def _decoding(settings: Options, max_input_length: int) -> DecodingConfig:
@@ -171,19 +182,23 @@ def _decoding(settings: Options, max_input_length: int) -> DecodingConfig:
             f"{settings.path}: length_penalty is {alpha!r}; at least 0 is needed. "
             f"{REMEDY}"
         )
+    is_forced = settings.get("forced_eos_token_id") is not None
     most = settings.get("max_new_tokens")
     if most is None and (longest := settings.get("max_length")) is not None:
         most = longest - 1  # the decoder's first input counts
-    return DecodingConfig(
-        beam_size=settings.get("num_beams", DecodingConfig.beam_size),
-        length_penalty="power",
-        length_penalty_alpha=alpha,
-        no_repeat_ngram_size=settings.get("no_repeat_ngram_size", 0),
-        # False and "never" bound what an unfinished hypothesis can reach.
-        early_stopping=settings.get("early_stopping") is True,
-        renormalize=settings.get("renormalize_logits", False) is True,
-        force_eos=settings.get("forced_eos_token_id") is not None,
-        certain_eos=settings.get("forced_eos_token_id") is not None,
-        max_output_length=most,
-        max_input_length=max_input_length,
-    )
+    try:
+        return DecodingConfig(
+            beam_size=settings.get("num_beams", DecodingConfig.beam_size),
+            length_penalty="power",
+            length_penalty_alpha=alpha,
+            no_repeat_ngram_size=settings.get("no_repeat_ngram_size", 0),
+            # False and "never" bound what an unfinished hypothesis can reach.
+            early_stopping=settings.get("early_stopping") is True,
+            renormalize=settings.get("renormalize_logits", False) is True,
+            force_eos=is_forced,
+            certain_eos=is_forced,
+            max_output_length=most,
+            max_input_length=max_input_length,
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{settings.path}: {error}") from error

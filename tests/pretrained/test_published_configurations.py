@@ -413,6 +413,24 @@ def test_a_setting_that_a_search_here_has_is_taken_over(
     assert found.decoding == dataclasses.replace(expected.decoding, **decoding)
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"suppress_tokens": 5}, "suppress_tokens must be a list. Received: 5"),
+        ({"bad_words_ids": {"a": 1}}, "bad_words_ids must be a list"),
+        ({"begin_suppress_tokens": "x"}, "begin_suppress_tokens must be a list"),
+        ({"num_beams": 0}, "`beam_size` must be at least 1"),
+        ({"num_beams": 4.0}, "`beam_size` must be an integer"),
+        ({"max_length": 1}, "`max_output_length` must be at least 1"),
+        ({"max_length": "20"}, "max_length must be a number"),
+    ],
+)
+def test_a_damaged_setting_is_named_with_its_file(tmp_path, setting, message):
+    write(tmp_path / "published", "marian", {}, {**SEARCH, **setting}, None)
+    with pytest.raises(ValueError, match=f"/generation_config.json: {message}"):
+        importing.read(tmp_path / "published")
+
+
 def test_generation_config_replaces_the_search_of_config_json(tmp_path):
     """As in Transformers, none of config.json's is read beside it."""
     config = {"num_beams": 7, "repetition_penalty": 1.3, "bad_words_ids": [[5]]}
