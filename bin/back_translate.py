@@ -110,7 +110,7 @@ def translate(weights, lines, write, block_size, first) -> int:
     """Translate and write from a line on; return the number of lines that were cut."""
     from keras_transformer.inference import batching, translator
 
-    language_flags.report_untold(lines)
+    language_flags.report_untold(lines, _SAVED_MODEL.value)
     num_cut = 0
     with batching.without_graph_optimizer(len(lines)):
         blocks = translator.translate_in_blocks(

@@ -57,6 +57,7 @@ from keras_transformer.cli import (
     search_flags,
     shortlist_flags,
     startup,
+    told_languages,
     translation_models,
     worker_processes,
 )
@@ -231,7 +232,6 @@ def _translate(load, protection, lines, write, block_size, first):
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(load, stack)
-        language_flags.report_untold(lines)
         protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
         return translate(model, protection, lines, write, block_size, first)
@@ -241,6 +241,7 @@ def _translate_lines(model, protection, lines, write, block_size, first):
     """Translate each line."""
     from keras_transformer.inference import translator
 
+    language_flags.report_untold(lines, _SAVED_MODEL.value)
     num_written, num_cut, num_looped = first, 0, 0
     blocks = translator.translate_in_blocks(
         itertools.islice(lines, first, None),
@@ -276,17 +277,23 @@ def _translate_documents(model, protection, lines, write, block_size, first):
         )
     language = model.language or text.DEFAULT_LANGUAGE
     num_texts, num_cut, num_looped = 0, 0, 0
-    remaining = itertools.islice(lines, first, None)
+    tokens = model.language_tokens
+    told = enumerate(text.with_tokens(lines, tokens), start=1)
+    remaining = itertools.islice(told, first, None)
+    look = language_flags.reader(_SAVED_MODEL.value)
     with text_files.progress(len(lines), first) as progress:
-        while block := [
-            segment(line, language, model.limit)
-            for line in itertools.islice(remaining, block_size)
-        ]:
+        while numbered := list(itertools.islice(remaining, block_size)):
+            block = []
+            for number, (line, token) in numbered:
+                block.append(
+                    segment(line, language, model.limit, tokens=tokens, token=token)
+                )
+                told_languages.report(look, number, block[-1].texts())
             found = translator.translate_in_batches(
                 [sentence for document in block for sentence in document.texts()],
                 _BATCH_SIZE.value,
                 model.translate_batch,
-                text.divide,
+                functools.partial(text.divide, tokens=tokens),
                 model.at_once,
                 _protect(protection),
                 model.first_alone,
@@ -314,7 +321,7 @@ def _of_model(model, protection):
     """Return the protection with the model's placeholders; say if it is a guess."""
     if protection.is_empty:
         return protection
-    protection = protection.with_placeholders(model.placeholders)
+    protection = protection.with_placeholders(model.placeholders, model.language_tokens)
     if protection.needs_alignment and _NBEST.value is not None:
         raise ValueError(
             "--nbest with --protect or --glossary needs a model with placeholders, see "

@@ -205,6 +205,8 @@ def describe(model_dir, searcher, step: int) -> dict:
         "source_language": SOURCE_LANGUAGE.value or config.source_language,
         "target_language": TARGET_LANGUAGE.value or config.target_language,
         "languages": list(searcher.tokenizer.languages),
+        "language_tokens": list(searcher.tokenizer.language_tokens),
+        "default_language": searcher.tokenizer.default_language,
         "placeholders": list(searcher.tokenizer.placeholders),
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,

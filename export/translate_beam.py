@@ -29,7 +29,13 @@ if not __package__:  # run as a file: the checkout need not be installed
     )
 
 from keras_transformer import text_files, wording
-from keras_transformer.cli import programs, protection_flags, sampling_flags, startup
+from keras_transformer.cli import (
+    programs,
+    protection_flags,
+    sampling_flags,
+    startup,
+    told_languages,
+)
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -74,7 +80,9 @@ def main(beam_arguments: list[str]) -> dict:
         from keras_transformer.serving import bulk_translation, sampling, saved_model
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
     description = saved_model.read_description(_SAVED_MODEL.value)
-    protection = protection.with_placeholders(description.get("placeholders", ()))
+    protection = protection.with_placeholders(
+        description.get("placeholders", ()), saved_model.language_tokens(description)
+    )
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,
@@ -87,7 +95,10 @@ def main(beam_arguments: list[str]) -> dict:
         protection=None if protection.is_empty else protection,
     )
     protection_flags.report_guess(protection)
-    summary = bulk_translation.translate(config, options)
+    reader = told_languages.reader_of_export(_SAVED_MODEL.value)
+    summary = bulk_translation.translate(
+        config, options, lambda *line: told_languages.report(reader, *line)
+    )
     print(
         f"{wording.count(summary['lines'], 'line')} in "
         f"{wording.count(summary['shards'], 'shard')}, "

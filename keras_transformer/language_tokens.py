@@ -7,7 +7,7 @@ form in a vocabulary are the languages that its model writes. Imports no TensorF
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from keras_transformer.config import SPACE
 
@@ -77,3 +77,44 @@ def check(name: str, code: str | None, languages: Iterable[str]) -> None:
             f"`{name}` must be one of the model's languages "
             f"({', '.join(sorted(languages))}). Received: {code!r}."
         )
+
+
+class Reader:
+    """Reads texts for a model, and says once if they do not tell it their language.
+
+    Args:
+        tokens: Those of the model; a single one need not be told.
+        default: The language of texts that tell none; None: any.
+        remedy: What to do if a text tells none.
+    """
+
+    def __init__(self, tokens: Collection[str], default: str | None, remedy: str):
+        self._tokens = tokens
+        self._codes = ", ".join(filter(None, map(code_of, tokens)))
+        self._remedy = remedy
+        self._knows_unknown = not tokens
+        self._knows_untold = len(tokens) < 2 or default is not None
+
+    def problems(self, number: int, text: str) -> Iterator[str]:
+        """Yield what is wrong with a text, in one line, if it was not said before.
+
+        Args:
+            number: Of its line, from 1.
+            text: What the model will read.
+        """
+        place = "the first line" if number == 1 else f"line {number:,}"
+        if token := unknown(text, self._tokens):
+            if not self._knows_unknown:
+                yield (
+                    f"{place[0].upper()}{place[1:]} begins with {token}, which is none "
+                    f"of the model's languages ({self._codes}): it is not translated."
+                )
+            self._knows_unknown = True
+            return
+        token, rest = divide(text, self._tokens)
+        if not (token or self._knows_untold) and rest.strip():
+            self._knows_untold = True
+            yield (
+                f"The model writes several languages ({self._codes}), and {place} does "
+                f"not begin with one, such as '>>de<< A dog.': {self._remedy}."
+            )

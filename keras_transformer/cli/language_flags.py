@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from absl import flags
 
+from keras_transformer.cli import told_languages
 from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.language_tokens import Reader
 
 SOURCE_LANGUAGE = flags.DEFINE_string(
     "source_language",
     None,
     "Code of the source language, for a multilingual model that was imported; default: "
-    "the one chosen then. Models trained here are not told it.",
+    "the one chosen then. Models that are told only the target language need none.",
 )
 TARGET_LANGUAGE = flags.DEFINE_string(
     "target_language",
     None,
-    "Code of the target language, for a multilingual model; default: the one chosen "
-    "when it was imported, or the one that a text begins with, as in '>>de<< A dog.'",
+    "Code of the target language, for a multilingual model; default: the one that a "
+    "text begins with, as in '>>de<< A dog.', or the only one of training or import.",
 )
 
 
@@ -28,22 +29,31 @@ def given() -> tuple[str | None, str | None]:
     return SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value
 
 
-def report_untold(texts: Iterable[str]) -> None:
-    """Say on standard error if the model is not told its target language.
+def reader(saved_model: str | None = None) -> Reader:
+    """Return what reads texts for the model of the flags.
 
     Args:
-        texts: What the model will read; the first one is looked at.
+        saved_model: An export, instead of --model_dir.
     """
-    if MODEL_DIR.value is None or TARGET_LANGUAGE.value is not None:
-        return
+    if saved_model is not None:
+        return told_languages.reader_of_export(saved_model)
     from keras_transformer.runs.model_dir import ModelDir
 
-    tokenizer = ModelDir(MODEL_DIR.value).load_tokenizer()
-    is_told = next(iter(texts), ">>").startswith(">>")
-    if tokenizer.languages and tokenizer.source_prefix_id is None and not is_told:
-        codes = ", ".join(tokenizer.languages)
-        print(
-            f"The model writes several languages ({codes}), and the first line does "
-            "not begin with one, such as '>>de<< A dog.': give --target_language.",
-            file=sys.stderr,
-        )
+    tokenizer = ModelDir(MODEL_DIR.value).load_told_tokenizer(given())
+    return Reader(
+        tokenizer.language_tokens,
+        tokenizer.default_language,
+        "give --target_language",
+    )
+
+
+def report_untold(texts: Iterable[str], saved_model: str | None = None) -> None:
+    """Say on standard error if texts do not tell the model their target language.
+
+    Args:
+        texts: What the model will read, a line each.
+        saved_model: Same as in `reader`.
+    """
+    look = reader(saved_model)
+    for number, text in enumerate(texts, start=1):
+        told_languages.report(look, number, [text])

@@ -21,6 +21,10 @@ class TranslationModel(NamedTuple):
     at_once: int
     # Names of the placeholders and tags of the vocabulary.
     placeholders: tuple[str, ...] = ()
+    # What a text may begin with to tell its target language, and the language of texts
+    # that do not tell it; None: any.
+    language_tokens: tuple[str, ...] = ()
+    default_language: str | None = None
     # Whether the first batch must be translated before others begin.
     first_alone: bool = True
 
@@ -52,6 +56,8 @@ def from_saved_model(
         description.get("source_language"),
         batching.BATCHES_AT_ONCE,
         placeholders,
+        saved_model.language_tokens(description),
+        description.get("default_language"),
     )
 
 
@@ -85,4 +91,6 @@ def from_model_dir(
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,
         placeholders,
+        translator.tokenizer.language_tokens,
+        translator.tokenizer.default_language,
     )

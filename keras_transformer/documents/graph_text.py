@@ -7,10 +7,13 @@ text is a sequence of pieces: sentences, and what is between them. Outside of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from keras_transformer import language_tokens
 
 # RE2 has no lookahead, so words are compared with the word that follows.
 _LINE_END = r"\r\n|[\n\r\v\f\t\x1c-\x1e\x{85}\x{2028}\x{2029}]"
@@ -27,7 +30,7 @@ _FRAGMENT = "|".join(
     [
         _LINE_END,
         _SPACES,
-        ">>[^\\s<>]{1,20}<<",
+        language_tokens.TOKEN,
         ">+",
         f"[^{_NO_WORD}{_WIDE}]*[{_WIDE}]+[{_CLOSING}]*",
         f"[^{_NO_WORD}]+",
@@ -88,26 +91,32 @@ class Pieces(NamedTuple):
         return tf.gather(self.texts, _where(self.is_sentence))
 
 
-def segment(text: tf.Tensor, language: str = "") -> Pieces:
+def segment(text: tf.Tensor, language: str = "", tokens: Sequence[str] = ()) -> Pieces:
     """Find the sentences of texts.
 
     A line break or a tab ends a sentence. Indentation, quote signs, bullets and numbers
     at the beginning of a line, spaces between sentences and parts without letters are
-    no sentences, as in `documents.text.segment`.
+    no sentences, as in `documents.text.segment`, and language tokens are before each
+    sentence as there.
 
     Args:
         text: string `[batch]`. Invalid UTF-8 and NUL become U+FFFD.
         language: Code of its language; "": unknown. Some write ordinal numbers with a
             point.
+        tokens: The model's language tokens, such as ">>de<<".
 
     Returns:
-        Pieces that together are the texts.
+        Pieces that together are the texts, but for language tokens.
     """
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     text = tf.strings.regex_replace(text, r"\x00", "\ufffd")
     split = _fragments(text)
     fragments, rows = split.values, split.indices[:, 0]
-    is_word, lines = _words(fragments, rows)
+    is_word, is_token, lines = _words(fragments, rows, tokens)
+    own = _tokens_before(fragments, rows, is_token)
+    is_space = tf.strings.regex_full_match(fragments, _SPACES)
+    is_space &= _after(is_token) & ~_changes(rows)
+    fragments = tf.where(is_token | is_space, "", fragments)
     positions = _where(is_word)
     ends = _sentence_ends(
         tf.gather(fragments, positions),
@@ -130,11 +139,15 @@ def segment(text: tf.Tensor, language: str = "") -> Pieces:
     heads = _where(is_new)
     is_sentence = tf.gather(is_inside, heads)
     has_letters = tf.strings.regex_full_match(texts, _LETTER)
-    return Pieces(texts, tf.gather(rows, heads), is_sentence & has_letters)
+    is_sentence &= has_letters
+    texts = tf.where(is_sentence, _told(texts, tf.gather(own, heads)), texts)
+    return Pieces(texts, tf.gather(rows, heads), is_sentence)
 
 
 def divide_long(
-    pieces: Pieces, is_long: Callable[[tf.Tensor], tf.Tensor]
+    pieces: Pieces,
+    is_long: Callable[[tf.Tensor], tf.Tensor],
+    tokens: Sequence[str] = (),
 ) -> tuple[Pieces, tf.Tensor]:
     """Divide sentences, again and again, until none is too long.
 
@@ -144,6 +157,7 @@ def divide_long(
     Args:
         pieces: From `segment`.
         is_long: Takes string `[sentences]`, returns bool `[sentences]`.
+        tokens: Same as in `segment`.
 
     Returns:
         The pieces, and bool `[pieces]`: single characters that are too long.
@@ -158,7 +172,7 @@ def divide_long(
         parts = tf.tensor_scatter_nd_update(
             tf.pad(pieces.texts[:, tf.newaxis], [[0, 0], [0, 2]]),
             chosen,
-            _halves(tf.gather(pieces.texts, chosen[:, 0])),
+            _told_halves(tf.gather(pieces.texts, chosen[:, 0]), tokens),
         )
         # A piece that was not divided has the first part only.
         where = tf.where(parts != "")
@@ -228,20 +242,40 @@ def _where(flags):
     return tf.where(flags)[:, 0]
 
 
-def _words(fragments, rows):
-    """Return which fragments are words of sentences, and the line number of each."""
+def _words(fragments, rows, tokens):
+    """Return which fragments are words of sentences, and which are language tokens.
+
+    Also returns the number of the line of each.
+    """
     is_line_end = tf.strings.regex_full_match(fragments, _LINE_END)
     is_word = ~is_line_end & ~tf.strings.regex_full_match(fragments, _SPACES)
     begins = _changes(rows) | _after(is_line_end)
     lines = tf.cumsum(tf.cast(begins, tf.int64)) - 1
     # A quote sign at the beginning of a line, then a bullet with a space after it.
     is_angle = tf.strings.regex_full_match(fragments, ">+")
-    is_first = _count_before(is_word & ~is_angle, lines) == 0
+    is_known = tf.zeros_like(is_word)
+    if tokens:
+        is_known = tf.reduce_any(fragments[:, tf.newaxis] == [*tokens], axis=1)
+    is_first = _count_before(is_word & ~is_angle & ~is_known, lines) == 0
     followed = tf.strings.regex_full_match(_next(fragments), _SPACES) & ~_changes(
         lines, ahead=True
     )
     is_bullet = tf.strings.regex_full_match(fragments, _BULLET) & followed
-    return is_word & ~(is_first & (is_angle | is_bullet)), lines
+    is_marker = is_first & (is_angle | is_bullet)
+    # A language token may have these before it.
+    is_text = is_word & ~is_marker
+    is_token = is_known & (_count_before(is_text & ~is_known, lines) == 0)
+    is_token &= _count_before(is_token, lines) == 0
+    return is_text & ~is_token, is_token, lines
+
+
+def _tokens_before(fragments, rows, is_token):
+    """Return the last language token up to each fragment, within its text."""
+    where = _where(is_token)
+    last = tf.cumsum(tf.cast(is_token, tf.int64)) - 1
+    position = tf.gather(tf.pad(where, [[0, 1]]), tf.maximum(last, 0))
+    is_told = (last >= 0) & (tf.gather(rows, position) == rows)
+    return tf.where(is_told, tf.gather(fragments, position), "")
 
 
 def _sentence_ends(words, positions, lines, language):
@@ -265,6 +299,24 @@ def _sentence_ends(words, positions, lines, language):
         | is_like(_WIDE_SENTENCE_END)
         | (is_like(_SENTENCE_END) & has_space & ~goes_on)
     )
+
+
+def _told(texts, tokens):
+    """Return texts with language tokens, but for one that begins with another."""
+    is_other = tf.strings.regex_full_match(
+        texts, f"(?s){language_tokens.LIKELY_TOKEN}.*"
+    )
+    told = tf.strings.join([tokens, texts], " ")
+    return tf.where((tokens == "") | (texts == "") | is_other, texts, told)
+
+
+def _told_halves(texts, tokens):
+    """Return the same as `_halves`, the halves with the language token of the text."""
+    known = "|".join(map(re.escape, tokens))
+    parts = f"(?s)^(?:({known}) )?(.*)$"
+    own, bare = (tf.strings.regex_replace(texts, parts, rf"\{n}") for n in (1, 2))
+    first, between, second = tf.unstack(_halves(bare), axis=1)
+    return tf.stack([_told(first, own), between, _told(second, own)], axis=1)
 
 
 def _halves(texts):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from keras_transformer import text_files
+from keras_transformer import language_tokens, text_files
 from keras_transformer.config import (
     CLOSING_TAG,
     OPENING_TAG,
@@ -213,6 +213,7 @@ class Protection:
         terms: The entries of a glossary; the longest that matches counts.
         placeholders: Names of the placeholders and tags of the model's vocabulary;
             empty: it has none.
+        tokens: The model's language tokens, of which nothing is protected.
 
     Raises:
         ValueError: If a kind is unknown.
@@ -223,12 +224,14 @@ class Protection:
         kinds: Sequence[str] = (),
         terms: Sequence[Term] = (),
         placeholders: Collection[str] = (),
+        tokens: Collection[str] = (),
     ):
         for kind in kinds:
             check_choice("protect", kind, KINDS)
         self.kinds = tuple(kinds)
         self.terms = tuple(terms)
         self.placeholders = frozenset(placeholders)
+        self.tokens = tuple(tokens)
         self._glossary = Glossary(terms)
         patterns = {kind: _PATTERNS[kind] for kind in kinds}
         patterns["terms"] = self._glossary.pattern
@@ -258,15 +261,18 @@ class Protection:
             return 0
         return sum(1 for _ in self._free("", OPENING_TAG, CLOSING_TAG))
 
-    def with_placeholders(self, placeholders: Collection[str]) -> Protection:
-        """Return the same for a model with these placeholders."""
-        return Protection(self.kinds, self.terms, placeholders)
+    def with_placeholders(
+        self, placeholders: Collection[str], tokens: Collection[str] = ()
+    ) -> Protection:
+        """Return the same for a model with these placeholders and language tokens."""
+        return Protection(self.kinds, self.terms, placeholders, tokens)
 
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
+        _, rest = language_tokens.divide(text, self.tokens)
         wanted = {
             match: text_of_span
-            for match in self._pattern.finditer(text)
+            for match in self._pattern.finditer(text, len(text) - len(rest))
             if (text_of_span := self._wanted(match)) is not None
         }
         found = list(wanted)

@@ -6,10 +6,12 @@ import bisect
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import sentencex
+
+from keras_transformer import language_tokens
 
 # Rules for sentences in languages that sentencex does not know.
 DEFAULT_LANGUAGE = "en"
@@ -21,9 +23,10 @@ _SPACES = r"[\s\u200b\u2060\ufeff]"
 _SPACE_CHARACTERS = "\u200b\u2060\ufeff" + "".join(
     filter(str.isspace, map(chr, range(0x3001)))
 )
-# Quote signs of e-mails, then a bullet, a number or the sign of a heading.
+# Quote signs of e-mails, which are none of a language token, then a bullet, a number or
+# the sign of a heading.
 _MARKER = re.compile(
-    rf"(?:{_SPACES}|>)*"
+    rf"(?:{_SPACES}|>(?!>[^<>\s]+<<))*"
     r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
     rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\)){_SPACES}+)?"
 )
@@ -60,10 +63,12 @@ class Document:
     # Before the first sentence, between sentences, after the last.
     around: tuple[str, ...]
     sentences: tuple[str, ...]
+    # The language token of each sentence, "" for none.
+    tokens: tuple[str, ...]
 
     def texts(self) -> tuple[str, ...]:
-        """Return what must be translated."""
-        return self.sentences
+        """Return what must be translated, with the tokens."""
+        return told(self.sentences, self.tokens)
 
     def join(self, translations: Sequence[str]) -> str:
         """Return the text with a translation in the place of each sentence.
@@ -87,27 +92,91 @@ class Document:
         return result
 
 
-def segment(text: str, language: str, max_tokens: int | None = None) -> Document:
+def segment(
+    text: str,
+    language: str,
+    max_tokens: int | None = None,
+    tokens: Collection[str] = (),
+    token: str = "",
+) -> Document:
     """Find the sentences of a text.
 
     A line break ends a sentence, and so does a tab. Indentation, quote signs, bullets
     and numbers at the beginning of a line, spaces between sentences and parts without
-    letters are not translated.
+    letters are not translated. A language token at the beginning of a line is that of
+    all sentences until the next one, and is left out.
 
     Args:
-        text: Any text. `join` of its own sentences gives it back.
+        text: Any text. `join` of its own sentences gives it back, without tokens.
         language: Code such as "de", "pt-BR" or "en_XX"; one that sentencex does not
             know: the rules of English.
         max_tokens: The model's limit, to divide sentences that are far longer; None:
             unknown.
+        tokens: The model's language tokens, such as ">>de<<".
+        token: That of the sentences before the first token of the text; "": none.
     """
-    around, sentences, done = [], [], 0
+    text, positions, found = _without_tokens(text, tokens)
+    found = [token, *found]
+    around, sentences, own, done = [], [], [], 0
     for start, end in _spans(text, language):
         for first, last in parts(text, start, end, max_tokens):
             around.append(text[done:first])
             sentences.append(text[first:last])
+            own.append(found[bisect.bisect_right(positions, first)])
             done = last
-    return Document((*around, text[done:]), tuple(sentences))
+    own = without_unknown(own, sentences, tokens)
+    return Document((*around, text[done:]), tuple(sentences), own)
+
+
+def with_tokens(
+    lines: Iterable[str], tokens: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a text, each with the language token from the lines before."""
+    token = ""
+    for line in lines:
+        yield line, token
+        token = ([token] + _without_tokens(line, tokens)[2])[-1]
+
+
+def told(sentences: Sequence[str], tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return sentences with their language tokens."""
+    return tuple(
+        f"{token} {sentence}" if token else sentence
+        for sentence, token in zip(sentences, tokens, strict=True)
+    )
+
+
+def without_unknown(
+    own: Sequence[str], sentences: Sequence[str], tokens: Collection[str]
+) -> tuple[str, ...]:
+    """Return the tokens of sentences, "" for one that begins with an unknown token."""
+    return tuple(
+        "" if language_tokens.unknown(sentence, tokens) else token
+        for sentence, token in zip(sentences, own, strict=True)
+    )
+
+
+def _without_tokens(
+    text: str, tokens: Collection[str]
+) -> tuple[str, list[int], list[str]]:
+    """Return a text without the tokens of its lines; where these hold, and the tokens.
+
+    A token may have quote signs, a bullet or a number before it.
+    """
+    if not tokens:
+        return text, [], []
+    kept, positions, found, size = [], [], [], 0
+    for line in text.splitlines(keepends=True):
+        content = line.splitlines()[0]
+        start = _MARKER.match(content).end()
+        token, rest = language_tokens.divide(content[start:], tokens)
+        if token:
+            positions.append(size)
+            found.append(token)
+            line = content[:start] + rest + line[len(content) :]
+        kept.append(line)
+        size += len(line)
+    return "".join(kept), positions, found
 
 
 def sentence_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
@@ -147,15 +216,25 @@ def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield end - len(text[start:end].lstrip(_SPACE_CHARACTERS)), start + len(part)
 
 
-def divide(text: str) -> Division | None:
+def divide(text: str, tokens: Collection[str] = ()) -> Division | None:
     """Divide a sentence near its middle, to translate its parts one by one.
 
     After punctuation in its middle half if there is any, else between two words, else
     between two characters.
 
+    Args:
+        text: The sentence.
+        tokens: The model's language tokens. Both parts have that of the sentence.
+
     Returns:
         The parts, which together are the text; None for a single character.
     """
+    token, text = language_tokens.divide(text, tokens)
+    if token:
+        if (found := divide(text)) is None:
+            return None
+        first, second = told((found.first, found.second), (token, token))
+        return Division(first, found.between, second)
     middle = len(text) / 2
     brackets = [bracket.start() for bracket in _BRACKET.finditer(text)]
 

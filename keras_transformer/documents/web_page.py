@@ -11,10 +11,11 @@ import bisect
 import dataclasses
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import justhtml
 
+from keras_transformer import language_tokens
 from keras_transformer.documents import text
 from keras_transformer.documents.protection import TAG, TAG_NAME, tag_pairs
 
@@ -56,10 +57,12 @@ class WebPage:
     tags: tuple[tuple[str, ...], ...]
     # Source of each sentence, with entities and line breaks.
     sources: tuple[str, ...]
+    # The language token of each sentence, "" for none.
+    tokens: tuple[str, ...]
 
     def texts(self) -> tuple[str, ...]:
-        """Return what must be translated."""
-        return self.sentences
+        """Return what must be translated, with the language tokens."""
+        return text.told(self.sentences, self.tokens)
 
     def join(self, translations: Sequence[str]) -> str:
         """Return the page with a translation in the place of each sentence.
@@ -87,7 +90,12 @@ class WebPage:
 
 
 def segment(
-    page: str, language: str, max_tokens: int | None = None, max_tag_pairs: int = 0
+    page: str,
+    language: str,
+    max_tokens: int | None = None,
+    max_tag_pairs: int = 0,
+    tokens: Collection[str] = (),
+    token: str = "",
 ) -> WebPage:
     """Find the sentences of a web page.
 
@@ -95,7 +103,8 @@ def segment(
     pairs, at most `max_tag_pairs`, and all of it is to be translated. Otherwise they
     divide it into texts that are translated one by one. Script, style, code and
     preformatted text is not translated, nor are elements with `translate="no"` or the
-    class `notranslate`.
+    class `notranslate`. A language token at the beginning of a block is that of all
+    sentences until the next one, and is left out.
 
     Args:
         page: Source of a page or a part of one.
@@ -103,22 +112,44 @@ def segment(
         max_tokens: Same as in `text.segment`.
         max_tag_pairs: How many pairs of tags a translation keeps, see
             `Protection.num_tag_pairs`.
+        tokens: Same as in `text.segment`.
+        token: Same as in `text.segment`.
     """
     # The parser counts "\r\n" as one character and a byte order mark as none.
     source = _NOT_COUNTED.sub(" ", page)
-    found = []
+    found, removed = [], []
     for run in _runs(source):
-        found += run.texts(source, language, max_tokens, max_tag_pairs)
+        if leading := run.take_token(tokens):
+            token = leading[0]
+            removed += leading[1]
+        texts = run.texts(source, language, max_tokens, max_tag_pairs)
+        found += [(*each, token) for each in texts]
     # Text in a table that is outside of its cells comes before the table in the tree.
     found.sort()
-    starts, ends, sentences, tags = zip(*found, strict=True) if found else ((),) * 4
+    removed.sort()
+    starts, ends, sentences, tags, own = (
+        zip(*found, strict=True) if found else ((),) * 5
+    )
     around = zip((0, *ends), (*starts, len(page)), strict=True)
     return WebPage(
-        tuple(page[start:end] for start, end in around),
+        tuple(_without(page, start, end, removed) for start, end in around),
         sentences,
         tags,
         tuple(page[start:end] for start, end in zip(starts, ends, strict=True)),
+        text.without_unknown(own, sentences, tokens),
     )
+
+
+def _without(
+    page: str, start: int, end: int, removed: Sequence[tuple[int, int]]
+) -> str:
+    """Return a part of a page without the characters of language tokens in it."""
+    kept = []
+    first, last = (bisect.bisect_left(removed, (each, each)) for each in (start, end))
+    for begin, after in removed[first:last]:
+        kept.append(page[start:begin])
+        start = after
+    return "".join(kept) + page[start:end]
 
 
 @dataclasses.dataclass
@@ -152,6 +183,29 @@ class _Run:
             self.starts += [match.start()] * len(characters)
             self.ends += [match.end()] * len(characters)
         self.tags.append(len(self.characters))
+
+    def take_token(
+        self, tokens: Collection[str]
+    ) -> tuple[str, list[tuple[int, int]]] | None:
+        """Remove the language token that the text begins with.
+
+        Returns:
+            The token, and where the source of each of its characters starts and ends;
+            None if there is no token.
+        """
+        content = "".join(self.characters)
+        token, _ = language_tokens.divide(content, tokens)
+        if not token:
+            return None
+        size = content.index(token) + len(token)
+        if content[size:].startswith(" ") and self.starts[size] == self.ends[size - 1]:
+            size += 1
+        first = content.index(token)
+        where = [*zip(self.starts[first:size], self.ends[first:size], strict=True)]
+        for values in (self.characters, self.starts, self.ends):
+            del values[:size]
+        self.tags = [max(tag - size, 0) for tag in self.tags]
+        return token, where
 
     def texts(
         self, source: str, language: str, max_tokens: int | None, max_tag_pairs: int

@@ -131,6 +131,23 @@ class ModelDir:
         """Load the tokenizer that the model was trained with."""
         return tokenization.load(self.tokenizer_path)
 
+    def load_told_tokenizer(
+        self, languages: tuple[str | None, str | None] = (None, None)
+    ) -> Any:
+        """Load the tokenizer for some languages.
+
+        Args:
+            languages: As in `load_translator`.
+
+        Raises:
+            ValueError: If the model has no such language.
+        """
+        tokenizer = self.load_tokenizer()
+        source, target = languages
+        if target is None and tokenizer.language_tokens:
+            target = self.read_config().default_language
+        return tokenizer.with_languages(source, target)
+
     def load_labels(self) -> symbols.SymbolVocabulary:
         """Load the symbols of a parser.
 
@@ -178,7 +195,7 @@ class ModelDir:
             precision: As in `load_model`.
             num_best: Hypotheses to return for each source.
             languages: Codes of source and target language, for a multilingual model;
-                None: the one chosen at its import.
+                None: the one chosen at its import, or the run's `default_language`.
             shortlist: Whether to search among the pieces of the run's shortlist alone.
             ensemble: Folders and weights of further models, which search together
                 with this one; from `choose_ensemble`.
@@ -197,10 +214,9 @@ class ModelDir:
             found = shortlist_lib.Shortlist.load(
                 self.shortlist_path, tokenizer.fingerprint
             )
-        tokenizer = tokenizer.with_languages(*languages)
         return Translator(
             model,
-            tokenizer,
+            self.load_told_tokenizer(languages),
             settings,
             num_best=num_best,
             shortlist=found,
@@ -270,8 +286,8 @@ class ModelDir:
         config = self.read_config()
         self._check_task(config, "translation")
         tokenizer = self.load_tokenizer()
-        if tokenizer.languages:
-            return None, tokenizer.with_languages(*languages).fingerprint
+        if tokenizer.is_multilingual:
+            return None, self.load_told_tokenizer(languages).fingerprint
         direction = f"{config.source_language}-{config.target_language}"
         return direction, tokenizer.fingerprint
 

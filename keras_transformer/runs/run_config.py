@@ -40,6 +40,9 @@ class RunConfig:
     labels_hash: str | None = None
     # SHA-256 of the encoded training split; None: an earlier release did not save it.
     corpus_hash: str | None = None
+    # The target language of texts that do not tell theirs, if a model is told it by the
+    # text; None: they have to tell it.
+    default_language: str | None = None
     # An imported model: its family, and the SHA-256 of the files that were read.
     origin: dict[str, Any] | None = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import fastapi
 from starlette.exceptions import HTTPException
 
+from keras_transformer import language_tokens
 from keras_transformer.documents import web_page
 from keras_transformer.documents.protection import CASES, KINDS, Protection
 from keras_transformer.documents.text import (
@@ -107,8 +108,9 @@ class LibreTranslate:
     """The routes of LibreTranslate that a model of texts can answer.
 
     A text is translated sentence by sentence, see `documents`. The signature `nbest`
-    gives alternatives; `multilingual`, which gives none, translates into all languages
-    of a model that has it.
+    gives alternatives. A model with language tokens has the one of the target before
+    each sentence that the text does not give another. Other models of several languages
+    have the signature `multilingual`, which gives no alternatives.
 
     Args:
         model: A model with the signature `serving_default`.
@@ -126,8 +128,13 @@ class LibreTranslate:
     ):
         self._signatures = model.signatures
         self._pair = (model.source_language, model.target_language)
-        is_multilingual = "multilingual" in model.signatures
+        self._model = model
+        has_signature = "multilingual" in model.signatures
+        self._tokens = model.language_tokens
+        is_multilingual = len(self._tokens) > 1 or (not self._tokens and has_signature)
         self._languages = model.languages if is_multilingual else ()
+        # Whether that signature takes the languages.
+        self._is_asked = bool(self._languages) and not self._tokens
         self._max_tokens = model.max_input_length
         self._queue = queue
         self._config = config
@@ -178,10 +185,13 @@ class LibreTranslate:
                 text,
                 languages[0] or DEFAULT_LANGUAGE,
                 self._max_tokens,
+                tokens=self._tokens,
+                token=self._model.target_token(languages[1]) if self._languages else "",
             )
             for text in texts
         ]
         sentences = [each for document in documents for each in document.texts()]
+        self._check_tokens(sentences)
         check_num_texts(len(sentences), self._config)
         for sentence in sentences:
             check_length(sentence, self._config)
@@ -212,13 +222,13 @@ class LibreTranslate:
         return json_response(
             [
                 {"code": code, "name": code, "targets": self._targets(code)}
-                for code in sorted({*self._pair, *self._languages})
+                for code in sorted(self._known_languages())
             ]
         )
 
     async def frontend_settings(self, request: fastapi.Request) -> fastapi.Response:
         """Return what pages made for LibreTranslate ask."""
-        source, target = ({"code": code, "name": code} for code in self._pair)
+        source, target = ({"code": code, "name": code} for code in self._default_pair())
         return json_response(
             {
                 "apiKeys": False,
@@ -238,9 +248,11 @@ class LibreTranslate:
 
     def _checked_languages(self, source: Any, target: Any) -> tuple[str, str]:
         """Return the languages if the model translates between them."""
-        known = {*self._pair, *self._languages}
+        known = self._known_languages()
         for code in (source, target):
-            if not isinstance(code, str) or code not in known:
+            # A model that is told the target alone takes any source.
+            is_any = code is source != "auto" and self._tokens and self._languages
+            if not isinstance(code, str) or not (code in known or is_any):
                 raise HTTPException(
                     400, f"{code!s:.20} is not supported; see /languages"
                 )
@@ -248,6 +260,25 @@ class LibreTranslate:
             raise HTTPException(
                 400, f"{target} is not available as a target language from {source}"
             )
+        return source, target
+
+    def _check_tokens(self, sentences: Sequence[str]) -> None:
+        """Raise HTTPException if a sentence begins with an unknown language token."""
+        for sentence in sentences:
+            if token := language_tokens.unknown(sentence, self._tokens):
+                raise HTTPException(
+                    400, f"{token} is not a language of the model; see /languages"
+                )
+
+    def _known_languages(self) -> set[str]:
+        """Return the languages that a request may name."""
+        return {self._pair[0], *(self._languages or self._pair[1:])} - {""}
+
+    def _default_pair(self) -> tuple[str, str]:
+        """Return the languages that a page shows at first."""
+        source, target = self._pair
+        if self._languages and target not in self._languages:
+            target = self._languages[0]
         return source, target
 
     def _targets(self, source: str) -> list[str]:
@@ -261,7 +292,7 @@ class LibreTranslate:
         self, languages: tuple[str, str], protection: Protection
     ) -> None:
         """Raise HTTPException if words must be aligned and are of other languages."""
-        if protection.needs_alignment and languages != self._pair:
+        if self._is_asked and protection.needs_alignment and languages != self._pair:
             raise HTTPException(
                 400,
                 f"protect and glossary from {languages[0]} to {languages[1]} need a "
@@ -278,7 +309,7 @@ class LibreTranslate:
         """Return the hypotheses for each sentence, best first."""
         # Only the best translation has an alignment.
         has_several &= "nbest" in self._signatures and not protection.needs_alignment
-        if self._languages or not has_several:
+        if self._is_asked or not has_several:
             best = await self._best(sentences, languages, protection)
             return [[text] for text in best]
         protected = await protect_all(protection, sentences)
@@ -313,7 +344,7 @@ class LibreTranslate:
         protected = await protect_all(protection, texts)
         rows = input_rows([each.text for each in protected])
         signature = "align" if protection.needs_alignment else "serving_default"
-        if self._languages and not protection.needs_alignment:
+        if self._is_asked and not protection.needs_alignment:
             signature = "multilingual"
             source, target = (code.encode() for code in languages)
             for row in rows:
@@ -326,7 +357,8 @@ class LibreTranslate:
         divisions = {
             row: division
             for row, answer in enumerate(answers)
-            if answer.get("truncated") and (division := divide(texts[row]))
+            if answer.get("truncated")
+            and (division := divide(texts[row], self._tokens))
         }
         # One after the other: the queue has room for `max_texts`.
         first, second = [

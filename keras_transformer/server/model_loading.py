@@ -34,8 +34,11 @@ def load_export(path: str | os.PathLike) -> ServedModel:
         owner=loaded,
         version=int(name) if name.isdecimal() else 1,
         source_language=description.get("source_language") or "",
-        target_language=description.get("target_language") or "",
+        target_language=description.get("default_language")
+        or description.get("target_language")
+        or "",
         languages=tuple(description.get("languages", ())),
+        language_tokens=saved_model.language_tokens(description),
         max_input_length=description.get("decoding", {}).get("max_input_length"),
         placeholders=tuple(description.get("placeholders", ())),
     )
@@ -69,7 +72,8 @@ def load_model_dir(
             )
         parser = model_dir.load_parser(checkpoint, **decoding)
         module = ParsingModule(parser.with_prepared_weights())
-        known, limit, placeholders = (), parser.decoding.max_input_length, ()
+        known, tokens, placeholders, default = (), (), (), None
+        limit = parser.decoding.max_input_length
     else:
         translator = model_dir.load_translator(
             checkpoint, languages=languages, **decoding
@@ -79,6 +83,8 @@ def load_model_dir(
             source_language=languages[0] or config.source_language,
         )
         known = tuple(translator.tokenizer.languages)
+        tokens = translator.tokenizer.language_tokens
+        default = translator.tokenizer.default_language
         limit = translator.decoding.max_input_length
         placeholders = tuple(translator.tokenizer.placeholders)
     functions = {
@@ -90,8 +96,9 @@ def load_model_dir(
         owner=module,
         version=1,
         source_language=languages[0] or config.source_language,
-        target_language=languages[1] or config.target_language,
+        target_language=default or config.target_language,
         languages=known,
+        language_tokens=tokens,
         max_input_length=limit,
         placeholders=placeholders,
     )

@@ -11,6 +11,7 @@ import fastapi
 import numpy as np
 from starlette.exceptions import HTTPException
 
+from keras_transformer import language_tokens
 from keras_transformer.documents import text
 from keras_transformer.documents.protection import ProtectedText
 from keras_transformer.inference.word_alignment import arguments_of, word_weights
@@ -70,6 +71,10 @@ class Page:
     ):
         self._signatures = tuple(model.signatures)
         self._pair = (model.source_language, model.target_language)
+        self._model = model
+        self._tokens = model.language_tokens
+        # Languages that a person may choose; others are those of the signatures.
+        self._targets = model.languages if len(self._tokens) > 1 else ()
         # Long sentences are divided before: those that are cut are not asked again.
         self._limit = model.max_input_length and model.max_input_length // 4
         self._queue = queue
@@ -94,11 +99,14 @@ class Page:
     async def settings(self, request: fastapi.Request) -> fastapi.Response:
         """Return what the page must know."""
         source, target = self._pair
+        if self._targets and target not in self._targets:
+            target = self._targets[0]
         return json_response(
             {
                 "signatures": self._signatures,
                 "source": source,
                 "target": target,
+                "targets": self._targets,
                 "maxCharacters": self._config.max_characters,
                 "canProtect": self._requests.can_protect,
                 "protect": self._requests.default.kinds,
@@ -110,10 +118,17 @@ class Page:
         """Translate the sentences of a text, and tell where words come from."""
         given = await read_object(request)
         source = self._checked(given, "text")
+        token = self._token(given)
         protection = await self._requests.read(given)
         document = text.segment(
-            source, self._pair[0] or text.DEFAULT_LANGUAGE, self._limit
+            source,
+            self._pair[0] or text.DEFAULT_LANGUAGE,
+            self._limit,
+            self._tokens,
+            token,
         )
+        for sentence in document.texts():
+            self._check_token(sentence)
         check_num_texts(len(document.texts()), self._config)
         protected = await protect_all(protection, document.texts())
         name = "align" if "align" in self._signatures else "serving_default"
@@ -122,7 +137,7 @@ class Page:
         return json_response(
             {
                 "around": document.around,
-                "sentences": [*map(_sentence, protected, answers)],
+                "sentences": [*map(self._sentence, protected, answers)],
                 "canChange": not protection.needs_alignment,
             }
         )
@@ -173,8 +188,52 @@ class Page:
                 "Other translations with protect or glossary need a model with "
                 "placeholders",
             )
-        (protected,) = await protect_all(protection, [sentence])
-        return protected, given
+        self._check_token(sentence)
+        told = text.told([sentence], [self._token(given)])
+        return (*await protect_all(protection, told), given)
+
+    def _token(self, given: Mapping[str, Any]) -> str:
+        """Return the token of the language that a request wants, "" for none."""
+        if not self._targets:
+            return ""
+        target = given.get("target") or self._pair[1]
+        if target not in self._targets:
+            raise HTTPException(
+                400,
+                f"target must be one of {', '.join(self._targets)}. Received: "
+                f"{target!r:.40}",
+            )
+        return language_tokens.token_of(target)
+
+    def _check_token(self, sentence: str) -> None:
+        """Raise HTTPException if a sentence begins with an unknown language token."""
+        if token := language_tokens.unknown(sentence, self._tokens):
+            raise HTTPException(
+                400,
+                f"{token} is not a language of the model: {', '.join(self._targets)}",
+            )
+
+    def _sentence(
+        self, protected: ProtectedText, answer: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return what the page shows of a sentence: words, and where they come from."""
+        aligned = alignment(protected, answer)
+        words = protected.restore_words(answer["translation"], aligned)
+        token, sentence = language_tokens.divide(protected.original, self._tokens)
+        # The token is a word of its own.
+        source_words = protected.source_words()[bool(token) :]
+        weights = _weights(protected, answer, num_left_out=bool(token))
+        if weights is not None and weights.shape != (len(words), len(source_words)):
+            weights = None  # a word has no piece
+        kept = [number for number, word in enumerate(words) if word]
+        return {
+            "text": sentence,
+            "target": language_tokens.code_of(token) or "",
+            "sourceWords": source_words,
+            "words": [words[number] for number in kept],
+            "weights": None if weights is None else weights[kept].tolist(),
+            "isCut": bool(answer.get("truncated")),
+        }
 
     async def _ask(self, request, name: str, rows: list) -> list[dict[str, Any]]:
         """Return the outputs of a signature by name for each row."""
@@ -182,31 +241,19 @@ class Page:
         return rows_of(await unless_client_leaves(request, work))
 
 
-def _sentence(protected: ProtectedText, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of a sentence: words, and where they come from."""
-    aligned = alignment(protected, answer)
-    words = protected.restore_words(answer["translation"], aligned)
-    source_words = protected.source_words()
-    weights = _weights(protected, answer)
-    if weights is not None and weights.shape != (len(words), len(source_words)):
-        weights = None  # a word has no piece
-    kept = [number for number, word in enumerate(words) if word]
-    return {
-        "text": protected.original,
-        "sourceWords": source_words,
-        "words": [words[number] for number in kept],
-        "weights": None if weights is None else weights[kept].tolist(),
-        "isCut": bool(answer.get("truncated")),
-    }
+def _weights(
+    protected: ProtectedText, answer: Mapping[str, Any], num_left_out: int
+) -> np.ndarray | None:
+    """Return the share of each source word in each word, None if it is unknown.
 
-
-def _weights(protected: ProtectedText, answer: Mapping[str, Any]) -> np.ndarray | None:
-    """Return the share of each source word in each word, None if it is unknown."""
+    The first words of the source may be left out.
+    """
     if "attention" not in answer:
         return None
     weights = word_weights(*arguments_of(protected.text, answer))
     if weights is None:
         return None
+    weights = weights[:, num_left_out:]
     totals = weights.sum(axis=1, keepdims=True)
     return weights / np.where(totals, totals, 1)
 

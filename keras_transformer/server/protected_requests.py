@@ -42,7 +42,9 @@ class ProtectedRequests:
 
     def __init__(self, model: ServedModel, config: ServerConfig, default: Protection):
         self._config = config
-        self.default = default.with_placeholders(model.placeholders)
+        self.default = default.with_placeholders(
+            model.placeholders, model.language_tokens
+        )
         self.can_protect = bool(model.placeholders) or "align" in model.signatures
         if not (self.default.is_empty or self.can_protect):
             raise ValueError(
@@ -70,7 +72,11 @@ class ProtectedRequests:
         )
         # In a thread: a thousand terms take a while.
         protection = await asyncio.to_thread(
-            Protection, kinds, (*others, *terms), self.default.placeholders
+            Protection,
+            kinds,
+            (*others, *terms),
+            self.default.placeholders,
+            self.default.tokens,
         )
         if not (protection.is_empty or self.can_protect):
             raise HTTPException(

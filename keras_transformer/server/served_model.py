@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer import language_tokens
+
 
 class TensorInfo(NamedTuple):
     """Type of an input or output."""
@@ -39,10 +41,17 @@ class ServedModel:
     target_language: str = ""
     # Codes that `multilingual` takes.
     languages: tuple[str, ...] = ()
+    # What a text may begin with to tell its target language, such as ">>de<<".
+    language_tokens: tuple[str, ...] = ()
     # Most tokens of a text; longer ones are cut. None: unknown.
     max_input_length: int | None = None
     # Names of the placeholders and tags of the vocabulary.
     placeholders: tuple[str, ...] = ()
+
+    def target_token(self, target: str) -> str:
+        """Return what tells a text its target language; "": nothing does."""
+        token = language_tokens.token_of(target)
+        return token if token in self.language_tokens else ""
 
     def run(self, signature: str, inputs: Mapping[str, Sequence]) -> dict:
         """Run a signature on one batch."""

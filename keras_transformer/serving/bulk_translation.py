@@ -121,12 +121,17 @@ class Index:
     sha256: str
 
 
-def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
+def translate(
+    config: BeamTranslationConfig,
+    options: PipelineOptions,
+    look: Callable[[int, Sequence[str]], None] | None = None,
+) -> dict:
     """Translate the shards that do not exist yet.
 
     Args:
         config: Model, input and output.
         options: Beam's options, including the runner.
+        look: Same as in `index_lines`.
 
     Returns:
         "lines", "shards", "skipped_shards" (those that existed), and "truncated", the
@@ -144,7 +149,7 @@ def translate(config: BeamTranslationConfig, options: PipelineOptions) -> dict:
     else:
         signature = "sample" if config.sampling else saved_model_lib.SIGNATURE
         saved_model_lib.check_signature(config.saved_model, signature)
-    index = index_lines(find_files(config.input), config.lines_per_shard)
+    index = index_lines(find_files(config.input), config.lines_per_shard, look)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
     shards = plan_shards(config, index)
@@ -288,12 +293,17 @@ def find_files(pattern: str) -> list[str]:
     return paths
 
 
-def index_lines(paths: Sequence[str], lines_per_shard: int) -> Index:
+def index_lines(
+    paths: Sequence[str],
+    lines_per_shard: int,
+    look: Callable[[int, Sequence[str]], None] | None = None,
+) -> Index:
     """Read the files once, line by line, to find where each shard starts.
 
     Args:
         paths: The files in order; a shard may span several files.
         lines_per_shard: Number of lines in all shards except the last.
+        look: Called with the number of each line, from 1, and its text in a list.
 
     Raises:
         ValueError: If a line is not valid UTF-8, or a .gz file is damaged.
@@ -306,7 +316,9 @@ def index_lines(paths: Sequence[str], lines_per_shard: int) -> Index:
         with open_lines(path) as file:
             for number, line in enumerate(file, start=1):
                 content = line.removesuffix(b"\n")
-                text_files.decode_line(content, path, number)
+                text = text_files.decode_line(content, path, number)
+                if look is not None:
+                    look(num_lines + 1, [text])
                 digest.update(content + b"\n")
                 starts_shard = num_lines % lines_per_shard == 0
                 if starts_shard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from keras_transformer.inference.translator import (
     Translator,
     translate_in_batches,
 )
+from keras_transformer.language_tokens import token_of
 from keras_transformer.parsing.parser import (
     Parser,
     parse_in_batches,
@@ -239,6 +240,16 @@ def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
     except ValueError:
         pass
     raise ValueError(f"{path} is damaged: export the model again.")
+
+
+def language_tokens(description: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a text of an exported model may begin with to tell its language.
+
+    Args:
+        description: From `read_description`; earlier releases wrote languages alone.
+    """
+    tokens = map(token_of, description.get("languages", ()))
+    return tuple(description.get("language_tokens", tokens))
 
 
 def next_version(export_dir: str | os.PathLike) -> int:

@@ -232,9 +232,11 @@ class ServingModule(tf.Module):
             single character has more tokens than the length limit: sentences over it
             are translated in parts.
         """
+        tokens = self.translator.tokenizer.language_tokens
         pieces, is_cut = graph_text.divide_long(
-            graph_text.segment(text, self.source_language),
+            graph_text.segment(text, self.source_language, tokens),
             lambda sentences: self.translator.source_tokens(sentences)[1],
+            tokens,
         )
         translations = self._translations(pieces.sentences())
         batch = tf.shape(text, out_type=tf.int64)[0]

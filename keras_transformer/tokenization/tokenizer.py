@@ -149,6 +149,15 @@ class Tokenizer(tf.Module):
         return tuple(map(language_tokens.token_of, self.languages))
 
     @property
+    def default_language(self) -> str | None:
+        """The target language of sources that do not tell theirs; None: any."""
+        prefix_id = self.target_prefix_id
+        if prefix_id is None:
+            prefix_id = self.source_prefix_id
+        codes = {number: code for code, number in self.languages.items()}
+        return codes.get(prefix_id)
+
+    @property
     def is_multilingual(self) -> bool:
         """Whether the model writes several languages."""
         return len(self.languages) > 1

@@ -7,10 +7,13 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import data, tokenization
+from keras_transformer.config import ModelConfig
 from keras_transformer.data import corpora
+from keras_transformer.inference.translator import Translator
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.tokenization import mapped
+from tests import small_models
 from tests.training.small_runs import config_of, train
 
 ENGLISH = ["one", "two", "three", "four", "five"]
@@ -52,6 +55,19 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def translator(folder):
     return ModelDir(folder / "model").load_translator()
+
+
+@pytest.fixture(scope="module")
+def choosing(folder):
+    """A run with the same vocabulary, whose weights are large enough to choose by."""
+    tokenizer = tokenization.load(folder / "data" / "tokenizer")
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size, num_layers=1, d_model=6, d_ff=7, num_heads=2
+    )
+    model = small_models.choosing_model(config, seed=3)
+    made = Translator(model, tokenizer, extra_decode_length=5, max_input_length=23)
+    small_models.write_model(made, folder / "choosing")
+    return ModelDir(folder / "choosing")
 
 
 def test_every_pair_is_encoded_in_both_directions(folder):
@@ -151,6 +167,30 @@ def test_an_evaluation_says_that_the_model_is_not_told_the_language(
         **language,
     )
     assert (UNTOLD not in capfd.readouterr().err) == is_told
+
+
+@pytest.mark.parametrize("form", ["lines", "text"])
+def test_the_first_line_that_is_told_wrong_is_named(
+    folder, choosing, program_of, capfd, form
+):
+    lines = [">>de<< one", ">>fr<< two", ">>fr<< two", "three", "four"]
+    if form == "text":
+        lines = [lines[3], *lines]
+    (folder / "given").write_text("\n".join(lines) + "\n")
+    program_of("bin/translate.py")(
+        model_dir=choosing.path,
+        format=form,
+        input=folder / "given",
+        output=folder / "found",
+    )
+    told = capfd.readouterr().err
+    unknown, untold = ("Line 2", "line 4") if form == "lines" else ("Line 3", "the fir")
+    assert (
+        told.count(f"{unknown} begins with >>fr<<, which is none of the model's") == 1
+    )
+    assert told.count(f"(de, en), and {untold}") == 1
+    found = (folder / "found").read_text().splitlines()
+    assert [not line for line in found] == ["fr" in line for line in lines]
 
 
 @pytest.mark.parametrize("default", [None, "en"])

@@ -2,9 +2,13 @@
 
 import pytest
 import tensorflow as tf
+from starlette import testclient
 
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.server import model_loading, server
+from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
 
 TEXTS = ["A man rides a bicycle.", "Hello!", "Two dogs run."]
@@ -68,9 +72,107 @@ def test_the_signature_takes_the_language_of_each_text(model_dir, expected, defa
     ]
 
 
+FORMS = [
+    ("lines", "{token} One two.\n{token} Four dogs.\n{token} Hello!\n"),
+    ("text", "{token} One two. Four dogs.\n\nHello!\n"),
+    ("text", "{token}\n> One two.\n\n>> Four dogs.\n- {token} Hello!"),
+    ("html", "<p>{token} One two.</p><ul><li>Four dogs.<li><b>Hello!</b></ul>"),
+]
+
+
+def translated(model_dir, given, code):
+    """The text with the translations of its sentences, and without the language."""
+    expected = given.replace("{token} ", "").replace("{token}", "")
+    sentences = ["One two.", "Four dogs.", "Hello!"]
+    told = [f">>{code}<< {sentence}" for sentence in sentences]
+    for sentence, found in zip(
+        sentences, model_dir.load_translator().translate(told), strict=True
+    ):
+        assert found.text
+        expected = expected.replace(sentence, found.text)
+    return expected
+
+
+@pytest.mark.parametrize(("form", "given"), FORMS)
+def test_programs_take_the_language_from_the_text_or_the_flag(
+    model_dir, program_of, tmp_path, capfd, form, given
+):
+    """The output has the layout of the text, and no language."""
+    outputs = []
+    for code in ("deu", "nld"):
+        flag = {"target_language": code}
+        for token, language in ((f">>{code}<<", {}), ("", flag)):
+            (tmp_path / "given").write_text(given.format(token=token))
+            program_of("bin/translate.py")(
+                model_dir=model_dir.path,
+                format=form,
+                input=tmp_path / "given",
+                output=tmp_path / "found",
+                **language,
+            )
+            outputs.append(tmp_path.joinpath("found").read_text())
+        expected = translated(model_dir, given, code)
+        assert outputs[-2] == expected
+        assert "".join(outputs[-1].split()) == "".join(expected.split())
+    assert outputs[0] != outputs[2]
+    assert "language" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text", [">>deu<<", ">>deu<< ", "\t>>nld<<\u00a0", ">>fra<< A"]
 )
 def test_nothing_is_invented(model_dir, text):
     (found,) = model_dir.load_translator().translate([text])
     assert (found.text, found.score) == ("", 0.0)
+
+
+@pytest.fixture(scope="module")
+def client(model_dir):
+    served = model_loading.load_model_dir(model_dir.path)
+    with testclient.TestClient(server.make_app(served, ServerConfig())) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("form", "given"), FORMS[1:])
+def test_the_server_translates_into_each_language(client, model_dir, form, given):
+    for code, other in (("deu", "nld"), ("nld", "deu")):
+        expected = translated(model_dir, given, code)
+        for token, target in ((f">>{code}<<", other), ("", code)):
+            fields = {"source": "en", "target": target, "format": form}
+            answer = client.post(
+                "/translate", json={"q": given.format(token=token), **fields}
+            )
+            found = answer.json()["translatedText"]
+            assert "".join(found.split()) == "".join(expected.split())
+    listed = [each["code"] for each in client.get("/languages").json()]
+    assert listed == ["deu", "en", "nld"]
+
+
+def test_an_export_is_told_languages(model_dir, program_of, tmp_path, capfd):
+    """By texts, one after the other and as a document, and by its own language."""
+    export = program_of("export/export_saved_model.py")
+    for name, language in (("any", {}), ("nld", {"target_language": "nld"})):
+        summary = export(
+            model_dir=model_dir.path, export_dir=tmp_path / name, **language
+        )
+        assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
+        assert summary["default_language"] == language.get("target_language")
+    (tmp_path / "given").write_text(">>deu<< Hello!\nHello!\n")
+    for name, code, is_told in (("any", "deu", False), ("nld", "nld", True)):
+        program_of("bin/translate.py")(
+            saved_model=tmp_path / name / "1",
+            input=tmp_path / "given",
+            output=tmp_path / "found",
+        )
+        found = (tmp_path / "found").read_text().split("\n")
+        assert found[0] == translated(model_dir, "Hello!", "deu")
+        if is_told:
+            assert found[1] == translated(model_dir, "Hello!", code)
+        problem = "(deu, nld), and line 2 does not begin with one"
+        assert (problem in capfd.readouterr().err) is not is_told
+    loaded = saved_model.load_all(tmp_path / "nld" / "1")
+    given = FORMS[1][1]
+    texts = tf.constant([given.format(token=">>deu<<"), given.format(token="")])
+    document = loaded.signatures["document"](text=texts)["translation"].numpy()
+    for found, code in zip(document, ("deu", "nld"), strict=True):
+        assert found.decode().split() == translated(model_dir, given, code).split()

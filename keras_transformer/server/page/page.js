@@ -70,7 +70,7 @@ async function translate() {
   state.abort?.abort();
   state.abort = new AbortController();
   try {
-    const answer = await post("/page/translate", { text: at("source").value }, state.abort.signal);
+    const answer = await post("/page/translate", { text: at("source").value, target: at("into").value }, state.abort.signal);
     if (number !== state.request) return;
     Object.assign(state, answer);
     say(state.sentences.some((sentence) => sentence.isCut) ? "A sentence is too long: only its beginning is translated." : "");
@@ -132,11 +132,17 @@ function moveFocus(event, button) {
   buttons[buttons.indexOf(button) + step]?.focus();
 }
 
+// Without the language tokens of the text, marks would be at other places.
+function isWholeText() {
+  const parts = state.around.map((before, row) => before + (state.sentences[row]?.text ?? ""));
+  return parts.join("") === at("source").value;
+}
+
 // Marks the source words that a word of the translation came from; without a word removes the marks.
 function showSource(row, index) {
   const weights = state.sentences[row]?.weights?.[index];
   at("marks").replaceChildren();
-  if (!weights) return;
+  if (!weights || !isWholeText()) return;
   state.sentences.forEach((sentence, other) => {
     at("marks").append(state.around[other]);
     if (other !== row) {
@@ -190,7 +196,7 @@ function showAlternatives(answer, row) {
 async function replaceSentence(row, path, inputs, use) {
   const number = state.request;
   try {
-    const answer = await post(path, { text: state.sentences[row].text, ...inputs });
+    const answer = await post(path, { text: state.sentences[row].text, target: state.sentences[row].target, ...inputs });
     if (number === state.request && state.chosen?.row === row) use(answer, row);
   } catch (error) {
     if (number === state.request) fail(error, translate);
@@ -263,8 +269,14 @@ async function start() {
     fail(error, start);
     return;
   }
-  const { source, target, maxCharacters } = state.settings;
+  const { source, target, targets, maxCharacters } = state.settings;
   at("languages").textContent = source && target ? `${source} → ${target}` : "";
+  for (const code of targets) element("option", { value: code, textContent: code }, at("into"));
+  if (targets.length) {
+    at("languages").textContent = source ? `${source} →` : "";
+    at("into").value = target;
+  }
+  at("into").hidden = !targets.length;
   at("source").lang = source;
   at("target").lang = target;
   at("source").maxLength = maxCharacters;
@@ -287,6 +299,10 @@ function onChange() {
 }
 
 at("source").addEventListener("input", onChange);
+at("into").addEventListener("change", () => {
+  at("target").lang = at("into").value;
+  onChange();
+});
 at("protection").addEventListener("input", () => {
   remember();
   showProtection();
