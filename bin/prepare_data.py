@@ -40,6 +40,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
+from keras_transformer import language_tokens
 from keras_transformer.cli import field_flags, programs, startup
 from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
@@ -219,7 +220,7 @@ def main() -> dict:
     else:
         _check_one_source()
         _check_encoding()
-    tokenizer = _given_tokenizer()
+    tokenizer, prefix = _given_tokenizer(), ""
     languages = _languages(tokenizer)
     given = _read_corpora(filters, languages)
     glossary = _read_glossary()
@@ -230,6 +231,7 @@ def main() -> dict:
         make_tokenizer = _tokenizer_maker(given)
     else:
         given, make_tokenizer = _for_languages(tokenizer, given, languages)
+        prefix = "" if given else _language_prefix(tokenizer, languages[1])
     options = {"seed": _SEED.value, "overwrite": _OVERWRITE.value, **filters}
     if _TASK.value == "parsing":
         prepared = _prepare_trees(make_tokenizer, languages[0], options)
@@ -245,7 +247,11 @@ def main() -> dict:
     else:
         options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
         prepared = data.prepare(
-            _open_source(languages), _DATA_DIR.value, make_tokenizer, **options
+            _open_source(languages),
+            _DATA_DIR.value,
+            make_tokenizer,
+            prefix=prefix,
+            **options,
         )
     print(data.report(prepared))
     return prepared.to_json()
@@ -441,7 +447,7 @@ def _for_languages(
     """
     from keras_transformer import data
 
-    if tokenizer.languages and tokenizer.target_prefix_id is None and given:
+    if tokenizer.is_multilingual and tokenizer.language_tokens and given:
         given = given.telling_languages()
     elif tokenizer.target_prefix_id is not None:
         pairs = {languages}
@@ -459,6 +465,16 @@ def _for_languages(
     if given:
         data.check_symbols(given, tokenizer)
     return given, lambda texts: tokenizer
+
+
+def _language_prefix(tokenizer, target_language: str) -> str:
+    """Return what tells the target language to a model of several, "" for others."""
+    if not (tokenizer.is_multilingual and tokenizer.language_tokens):
+        return ""
+    if _TASK.value != "translation":
+        return ""
+    language_tokens.check("target_language", target_language, tokenizer.languages)
+    return language_tokens.token_of(target_language)
 
 
 def _tokenizer_maker(given: corpora.Corpora | None):

@@ -122,6 +122,8 @@ class DataMetadata:
     placeholder_rate: float = config.PairEncoding.placeholder_rate
     # The corpora of a mixture, split after split; empty: each split is one corpus.
     corpora: tuple[CorpusMetadata, ...] = ()
+    # The language that all sources begin with; None: none, or several.
+    default_language: str | None = None
     format_version: int = FORMAT_VERSION
 
     def corpora_of(self, split: str) -> tuple[CorpusMetadata, ...]:

@@ -19,6 +19,7 @@ from keras_transformer import (
     atomic_files,
     config,
     json_files,
+    language_tokens,
     text_files,
     wording,
 )
@@ -47,6 +48,7 @@ def prepare(
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
     overwrite: bool = False,
+    prefix: str = "",
     **options: Any,
 ) -> metadata.DataMetadata:
     """Encode a parallel corpus into a folder, which appears complete or not at all.
@@ -71,6 +73,7 @@ def prepare(
         sample_pairs: Most training pairs that `make_tokenizer` sees, drawn by `seed`.
         seed: Seed of that sample, at least 0.
         overwrite: Whether to replace a corpus that is already in `data_dir`.
+        prefix: What is put before each source, such as ">>de<<"; "": nothing.
         **options: Fields of `config.PairFilters`, such as `max_length`, and of
             `config.PairEncoding`; `glossary`, a `masking.Glossary` of terms that
             placeholders stand for, too.
@@ -97,7 +100,9 @@ def prepare(
             )
     return _prepare(
         [
-            part_reader.Part(source, split, pair_filters, glossary=glossary)
+            part_reader.Part(
+                source, split, pair_filters, prefix=prefix, glossary=glossary
+            )
             for split in source.splits
         ],
         data_dir,
@@ -301,6 +306,7 @@ def _prepare(
         of_corpora = _corpora_metadata(given, counts) if given else ()
         result = metadata.DataMetadata(
             **described,
+            default_language=_only_language(parts),
             tokenizer_kind=tokenizer.kind,
             tokenizer_hash=tokenizer.fingerprint,
             splits=_sums(parts, counts),
@@ -313,6 +319,12 @@ def _prepare(
             folder / metadata.FILE_NAME, result.to_json(), ascii_only=False
         )
     return result
+
+
+def _only_language(parts: Sequence[part_reader.Part]) -> str | None:
+    """Return the language that all sources begin with; None: none, or several."""
+    codes = {language_tokens.code_of(part.prefix.split(" ")[0]) for part in parts}
+    return codes.pop() if len(codes) == 1 else None
 
 
 def _sample(readers, given, sample_pairs, seed, num_sides) -> Iterator[str]:

@@ -68,7 +68,8 @@ def write(
     translator.ensemble.check_is_single("Hugging Face's files")
     config, tokenizer = translator.model.config, translator.tokenizer
     check_convertible(config)
-    if (tokenizer.source_prefix_id, tokenizer.target_prefix_id) != (None, None):
+    # A language of sources may be told by the text instead.
+    if tokenizer.target_prefix_id is not None:
         raise ValueError(
             "MarianTokenizer puts no language token before a text, and this tokenizer "
             f"does: id {tokenizer.source_prefix_id} before sources, "

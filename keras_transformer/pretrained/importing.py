@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import atomic_files
+from keras_transformer import atomic_files, language_tokens
 from keras_transformer.config import TrainingConfig, check_choice
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer, weights_by_path
@@ -55,6 +55,9 @@ def import_model(
     place.check_has_no_model("model_dir")
     published = read(folder, model_format, source_language, target_language)
     check_vocabulary_size(published)
+    tokenizer = published.tokenizer
+    if tokenizer.is_multilingual and target_language is not None:
+        language_tokens.check("target_language", target_language, tokenizer.languages)
     model = build(published)
     sums = {
         path.relative_to(folder).as_posix(): atomic_files.sha256_of(path)
@@ -68,6 +71,7 @@ def import_model(
         source_language=published.source_language,
         target_language=published.target_language,
         tokenizer_hash=published.tokenizer.fingerprint,
+        default_language=_default_language(published),
         origin={"family": published.family, "sha256": sums},
     )
     place.write(model, published.tokenizer, config)
@@ -77,6 +81,14 @@ def import_model(
         "model_dir": str(place.path),
         "notes": list(published.notes),
     }
+
+
+def _default_language(published: PublishedModel) -> str | None:
+    """Return the language that is put before each source, if one was chosen."""
+    tokenizer, target = published.tokenizer, published.target_language
+    if not (tokenizer.is_multilingual and tokenizer.language_tokens and target):
+        return None
+    return target if target in tokenizer.languages else None
 
 
 def read(

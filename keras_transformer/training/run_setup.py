@@ -121,6 +121,7 @@ def resolve(
         seed=seed,
         task=metadata.task,
         labels_hash=metadata.labels_hash,
+        default_language=metadata.default_language,
     )
 
 

@@ -315,3 +315,30 @@ def test_fine_tuning_on_one_direction_tells_its_language_too(folder, program_of)
     assert [each["prefix"] for each in summary["corpora"]] == [">>de<<"] * 2
     raw = (folder / "one" / "valid.source").read_text().splitlines()
     assert all(line.startswith(">>de<< ") for line in raw)
+
+
+def test_text_files_tell_their_language_to_a_vocabulary_of_several(folder, program_of):
+    """A run of one direction takes its language where none is given."""
+    prepare = program_of("bin/prepare_data.py")
+    paths = {
+        f"{split}_{side}": folder / f"{name}.{language}"
+        for split, name in (("train", "words"), ("valid", "dev"))
+        for side, language in (("source", "en"), ("target", "de"))
+    }
+    options = {"tokenizer_from": folder / "model", **paths}
+    prepare(data_dir=folder / "plain_de", target_language="de", **options)
+    raw = (folder / "plain_de" / "valid.source").read_text().splitlines()
+    assert all(line.startswith(">>de<< ") for line in raw)
+    corpus = data.EncodedCorpus.open(folder / "plain_de", "train")
+    tokenizer = tokenization.load(folder / "model" / "tokenizer")
+    assert int(corpus[0][0][0]) == tokenizer.languages["de"]
+    config = config_of(folder / "plain_de", train_steps=1, tokens_per_batch=400)
+    assert config.default_language == "de"
+    model_dir = ModelDir(folder / "told")
+    tokenizer.save(model_dir.tokenizer_path)
+    model_dir.write_config(config)
+    assert model_dir.load_told_tokenizer().default_language == "de"
+    assert model_dir.load_told_tokenizer((None, "en")).default_language == "en"
+    message = r"`target_language` must be one of the model's languages \(de, en\)"
+    with pytest.raises(ValueError, match=message):
+        prepare(data_dir=folder / "plain_fr", target_language="fr", **options)

@@ -176,3 +176,15 @@ def test_an_export_is_told_languages(model_dir, program_of, tmp_path, capfd):
     document = loaded.signatures["document"](text=texts)["translation"].numpy()
     for found, code in zip(document, ("deu", "nld"), strict=True):
         assert found.decode().split() == translated(model_dir, given, code).split()
+
+
+def test_the_language_of_the_import_is_that_of_texts_without(shared_data, tmp_path):
+    folder = shared_data / "pretrained" / "opus_mt_tc_big"
+    importing.import_model(folder, tmp_path / "nld", target_language="nld")
+    told = ModelDir(tmp_path / "nld").load_translator()
+    chosen = told.tokenizer.with_languages(None, "nld")
+    assert told.tokenizer.encode(TEXTS[:1])[0].tolist()[0] == 3
+    assert chosen.default_language == told.tokenizer.default_language == "nld"
+    with pytest.raises(ValueError, match=r"must be one of .*\(deu, nld\).*'fra'"):
+        importing.import_model(folder, tmp_path / "fra", target_language="fra")
+    assert not (tmp_path / "fra").exists()
