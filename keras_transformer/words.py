@@ -33,11 +33,10 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
     """
     words = [_bytes(word) for word in words_of_text(text)]
     letters = [_spelled(piece) for piece in pieces]
-    spelled, joined = b"".join(words), b"".join(letters)
-    is_beginning = spelled.startswith(joined)  # all of the text, unless it was cut
-    if is_beginning or joined.endswith(spelled):
+    spelled = b"".join(words)
+    num_before = _num_before(spelled, letters)
+    if num_before is not None:
         lengths = np.array([len(each) for each in letters], int)
-        num_before = 0 if is_beginning else len(joined) - len(spelled)
         starts = np.cumsum(lengths) - lengths - num_before
         ends = np.cumsum([len(word) for word in words])
         numbers = np.searchsorted(ends, starts, side="right")
@@ -47,6 +46,18 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
     if begins.sum() == len(words):
         return np.cumsum(begins) - 1
     return None
+
+
+def _num_before(spelled: bytes, letters: Sequence[bytes]) -> int | None:
+    """Return how many bytes the pieces have before those of the text; None: unknown."""
+    joined = b"".join(letters)
+    if spelled.startswith(joined):  # all of the text, unless it was cut
+        return 0
+    if joined.endswith(spelled):
+        return len(joined) - len(spelled)
+    # A text that was cut, with a language before it.
+    first = len(letters[0]) if len(letters) > 1 else 0
+    return first if first and spelled.startswith(joined[first:]) else None
 
 
 def _spelled(piece: str) -> bytes:
