@@ -1,16 +1,21 @@
 """What every test may use."""
 
+# ruff: noqa: E402  TensorFlow is imported first.
+
 import dataclasses
-import gc
 import importlib.util
 import os
 import pathlib
 import shutil
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the package has it
+
+from keras_transformer.cli import startup
+
+# As programs do it: quietly. What pytest captures before the first test is printed
+# after the last.
+startup.import_tensorflow()
 
 import pytest
 import tensorflow as tf
@@ -27,8 +32,6 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * 2,
 )
-
-gc.set_threshold(50_000, 5, 5)  # as `startup.import_tensorflow` sets it
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
