@@ -7,8 +7,10 @@
 #                     make multi30k TEXT=FOLDER, or make -j2 multi30k TEXT=FOLDER
 #   make test         what continuous integration runs, with `make lint testlong`
 
-# A Python 3.11 that can make virtual environments.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# A Python of 3.11 to 3.13 that can make virtual environments. Another, beside:
+#   make test PYTHON=python3.13 VENV=.venv-3.13
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+    $$name -c "" 2> /dev/null && command -v $$name && exit; done)
 VENV := .venv
 BIN := $(VENV)/bin
 # Quiet, but for errors.

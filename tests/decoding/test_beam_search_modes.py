@@ -81,7 +81,7 @@ def alternating_search(limits, max_steps, **changes):
             tf.one_hot(tf.where(tokens == 1, EOS_ID, 1), 3) * 5.0,
             {"calls": cache["calls"] + 1},
         ),
-        "cache": {"calls": tf.zeros([len(limits), 1, 0], tf.int32)},
+        "cache": {"calls": tf.zeros([tf.size(limits), 1, 0], tf.int32)},
         "max_lengths": limits,
         "max_steps": max_steps,
         "config": DecodingConfig(beam_size=2),
