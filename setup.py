@@ -51,7 +51,10 @@ BEAM = ["apache-beam[dask]>=2.77,<3"]
 ALIGN = ["eflomal>=2,<3"]
 # Cleaning of corpora. OpusFilter 3.3 needs the older interface of py3langid.
 FILTER = [*ALIGN, "opusfilter>=3.3,<4", "py3langid<0.4"]
+# BLEU of Japanese and Korean: dictionaries of 150 MB.
+MECAB = ["sacrebleu[ja,ko]>=2.6,<3"]
 TEST = [
+    *MECAB,
     *SERVING,
     *SERVER,
     *CTRANSLATE2,
@@ -85,6 +88,7 @@ EXTRAS_REQUIRE = {
     "beam": BEAM,
     "align": ALIGN,
     "filter": FILTER,
+    "mecab": MECAB,
     # Users of benchmarks/server_load.py.
     "load": ["locust>=2.47,<3"],
     "docs": DOCS,

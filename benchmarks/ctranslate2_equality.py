@@ -34,14 +34,15 @@ def main() -> dict:
     """Translate with both and print the comparison."""
     programs.check_given(MODEL_DIR, _INPUT, _REFERENCE)
     startup.import_tensorflow()
-    import sacrebleu
 
-    from keras_transformer import text_files
+    from keras_transformer import bleu_metric, text_files
     from keras_transformer.inference.hardware import describe
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(
+    model_dir = ModelDir(MODEL_DIR.value)
+    metric = bleu_metric.metric(model_dir.read_config().target_language)
+    translator = model_dir.load_translator(
         CHECKPOINT.value,
         precision="float32",
         beam_size=_BEAM_SIZE.value,
@@ -50,7 +51,7 @@ def main() -> dict:
     sources = text_files.read_lines(_INPUT.value)
     references = text_files.read_lines(_REFERENCE.value)
     ours = translator.translate(sources)
-    bleu = sacrebleu.corpus_bleu([own.text for own in ours], [references]).score
+    bleu = metric.corpus_score([own.text for own in ours], [references]).score
     results = {"ours": {"bleu": round(bleu, 2), "lines": len(ours)}}
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +63,7 @@ def main() -> dict:
             for own, text, score in zip(ours, texts, scores, strict=True)
             if own.text == text
         ]
-        bleu = sacrebleu.corpus_bleu(texts, [references]).score
+        bleu = metric.corpus_score(texts, [references]).score
         results[quantization] = {
             "bleu": round(bleu, 2),
             "equal_lines": len(distances),

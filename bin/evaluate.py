@@ -5,8 +5,8 @@ parses (EVALB's bracket scores).
 
 translates a split of a prepared corpus by beam search and scores it, and each test set
 and direction if there are several; --source and --reference take plain text instead.
---target_language also chooses the rules of the Moses tokenizer; default: the model's,
-or de.
+--target_language also chooses the tokenizers of BLEU; default: the model's, or de.
+Japanese and Korean need packages: pip install "sacrebleu[ja]" or "sacrebleu[ko]".
 Without a model,
 
     python bin/evaluate.py --hypothesis=output.de --reference=test.de
@@ -30,7 +30,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import text_files
+from keras_transformer import language_tokens, text_files
 from keras_transformer.cli import (
     ensemble_flags,
     language_flags,
@@ -200,17 +200,22 @@ def score_translations() -> dict:
     if _HYPOTHESIS.value:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
-        weights, language, perplexity, corpora = {}, None, None, ()
+        weights, perplexity, corpora = {}, None, []
+        languages = [TARGET_LANGUAGE.value or "de"] * len(references)
     else:
+        from keras_transformer import evaluation
         from keras_transformer.evaluation import translations
 
         sources, references = read_pairs()
+        corpora = parts_of_split()
+        languages = target_languages(sources, corpora)
+        evaluation.check_languages(languages)
         weights = choose_weights()
         if ensemble := ensemble_flags.choose():
             weights["ensemble"] = [str(path) for _, path in ensemble]
             print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
         language_flags.report_untold(sources)
-        result = translations.translate_and_measure(
+        hypotheses, perplexity = translations.translate_and_measure(
             MODEL_DIR.value,
             sources,
             references,
@@ -221,24 +226,35 @@ def score_translations() -> dict:
             ensemble=ensemble,
             **search_flags.given(),
         )
-        hypotheses, language, perplexity = result
-        corpora = corpora_of_split()
-        if len(targets := {corpus.target_language for corpus in corpora}) == 1:
-            (language,) = targets
-    summary = report(hypotheses, references, language, perplexity)
+    summary = report(hypotheses, references, languages, perplexity)
     parts = score_parts(hypotheses, references, corpora)
     summary = {**weights, **summary, **parts}
     write_report(summary)
     return summary
 
 
-def corpora_of_split():
-    """Return the corpora of the split, if the data were prepared from several."""
+def target_languages(sources, corpora) -> list[str]:
+    """Return the code of the target language of each source."""
+    if TARGET_LANGUAGE.value:
+        return [TARGET_LANGUAGE.value] * len(sources)
+    if corpora:
+        return [each.target_language for each in corpora for _ in each.lines]
+    from keras_transformer.runs.model_dir import ModelDir
+
+    model_dir = ModelDir(MODEL_DIR.value)
+    default = model_dir.read_config().target_language or "de"
+    tokens = model_dir.load_tokenizer().language_tokens
+    told = [language_tokens.divide(source, tokens)[0] for source in sources]
+    return [language_tokens.code_of(token) or default for token in told]
+
+
+def parts_of_split():
+    """Return the corpora of the split, if the text is one of a prepared corpus."""
     from keras_transformer import data
 
     if not _DATA_DIR.value:
-        return ()
-    return data.read_metadata(_DATA_DIR.value).corpora_of(_SPLIT.value)
+        return []
+    return data.read_metadata(_DATA_DIR.value).parts_of(_SPLIT.value)
 
 
 def score_parts(hypotheses, references, corpora) -> dict:
@@ -251,14 +267,12 @@ def score_parts(hypotheses, references, corpora) -> dict:
 
     if len(corpora) < 2:
         return {}
-    groups, start = {"sets": {}, "directions": {}}, 0
+    groups = {"sets": {}, "directions": {}}
     for corpus in corpora:
-        lines = range(start, start + corpus.pairs_read)
         direction = f"{corpus.source_language}-{corpus.target_language}"
         for kind, name in (("sets", corpus.name), ("directions", direction)):
             language, others = groups[kind].get(name, (corpus.target_language, []))
-            groups[kind][name] = language, [*others, *lines]
-        start = lines.stop
+            groups[kind][name] = language, [*others, *corpus.lines]
     parts = {}
     for kind, members in groups.items():
         scores = {
@@ -400,14 +414,14 @@ def read_pairs() -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def report(hypotheses, references, language, perplexity) -> dict:
+def report(hypotheses, references, languages, perplexity) -> dict:
     """Score all lines together, print, write --output, and return the scores."""
     from keras_transformer import evaluation
 
     scores = evaluation.score_translations(
         hypotheses,
         references,
-        target_language=TARGET_LANGUAGE.value or language or "de",
+        target_language=languages,
         bootstrap_samples=_BOOTSTRAP_SAMPLES.value,
     )
     scores = dataclasses.replace(scores, perplexity=perplexity)

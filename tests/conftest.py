@@ -173,6 +173,20 @@ def small_parser_export(tmp_path_factory) -> pathlib.Path:
     )
 
 
+@pytest.fixture
+def without_mecab(monkeypatch):
+    """Return what hides the packages of sacreBLEU's extra "ja" or "ko"."""
+
+    def hide(extra):
+        name = f"sacrebleu.tokenizers.tokenizer_{extra}_mecab"
+        importlib.import_module(name)
+        monkeypatch.delitem(sys.modules, name)  # it looks for them when it is loaded
+        package = {"ja": "ipadic", "ko": "mecab_ko"}[extra]
+        monkeypatch.setitem(sys.modules, package, None)
+
+    return hide
+
+
 @pytest.fixture(scope="session")
 def program_of(repository):
     """Return what runs a program's `main`, in this process, with flags as arguments."""

@@ -57,17 +57,18 @@ def make_parser(seed=3, labels=("S", "NP", "VP", "-LRB-", "XX"), tags=(), **opti
     return Parser(model, tokenizer, vocabulary, **(settings | options))
 
 
-def write_run(folder):
+def write_run(folder, target_language="de"):
     """Write a corpus whose target is its source, and a run of its vocabulary.
 
     Args:
         folder: Gets the folders `data` and `model`.
+        target_language: Of the corpus.
     """
     translator = make_translator()
     write_model(translator, folder / "model")
     (folder / "text").write_text("\n".join(LINES) + "\n")
     paths = folder / "text", folder / "text"
-    source = data.TextFiles({"train": paths, "valid": paths}, "en", "de")
+    source = data.TextFiles({"train": paths, "valid": paths}, "en", target_language)
     data.prepare(source, folder / "data", lambda texts: translator.tokenizer)
 
 

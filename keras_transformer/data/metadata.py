@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_transformer import config, json_files
 
@@ -66,6 +66,15 @@ class CorpusMetadata:
     # Pairs in the source, and pairs that were not encoded, by reason.
     pairs_read: int = 0
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+class Part(NamedTuple):
+    """The lines of a held-out split that come from one corpus."""
+
+    name: str
+    source_language: str
+    target_language: str
+    lines: range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +138,22 @@ class DataMetadata:
     def corpora_of(self, split: str) -> tuple[CorpusMetadata, ...]:
         """Return the corpora of one split, in the order of their pairs."""
         return tuple(corpus for corpus in self.corpora if corpus.split == split)
+
+    def parts_of(self, split: str) -> list[Part]:
+        """Return where the text of each corpus lies in that of a held-out split.
+
+        One part if the split is a single corpus, or its corpora were not counted.
+        """
+        parts, start, total = [], 0, self.splits[split].pairs_read
+        for each in self.corpora_of(split):
+            lines = range(start, start + each.pairs_read)
+            languages = each.source_language, each.target_language
+            parts.append(Part(each.name, *languages, lines))
+            start = lines.stop
+        if parts and start == total:
+            return parts
+        languages = self.source_language, self.target_language
+        return [Part(split, *languages, range(total))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `metadata.json`."""

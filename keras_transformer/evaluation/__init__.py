@@ -6,15 +6,17 @@ the outputs to score; `table3` trains every row of the table.
 
 from keras_transformer.evaluation.bleu import (
     TranslationScores,
-    moses_tokenized,
+    check_languages,
     score_translations,
+    tokenized,
 )
 from keras_transformer.evaluation.report import format_parts, format_scores
 
 __all__ = [
     "TranslationScores",
+    "check_languages",
     "format_parts",
     "format_scores",
-    "moses_tokenized",
+    "tokenized",
     "score_translations",
 ]

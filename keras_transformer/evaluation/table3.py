@@ -169,6 +169,7 @@ def run_row(
     if finished and finished.config == json.loads(json.dumps(config.to_json())):
         write(f"{row}: finished before")
         return finished
+    evaluation.check_languages([config.target_language])
     clock = _Clock(folder / "seconds.json")
 
     def progress(line):
@@ -187,11 +188,14 @@ def run_row(
         for side in ("source", "target")
     )
     # The paper's caption: "beam search ..., but no checkpoint averaging".
-    hypotheses, language, perplexity = translations.translate_and_measure(
+    hypotheses, perplexity = translations.translate_and_measure(
         folder / "model", sources, references, checkpoint="latest"
     )
     scores = evaluation.score_translations(
-        hypotheses, references, target_language=language, bootstrap_samples=0
+        hypotheses,
+        references,
+        target_language=config.target_language,
+        bootstrap_samples=0,
     )
     text_files.write_lines(folder / "valid.hypothesis", hypotheses)
     result = RowResult(
@@ -278,7 +282,7 @@ def difference_p_value(
     from keras_transformer import evaluation
 
     texts = [
-        evaluation.moses_tokenized(lines, target_language)
+        evaluation.tokenized(lines, target_language)
         for lines in (baseline, hypotheses, references)
     ]
     metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)

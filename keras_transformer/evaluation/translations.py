@@ -21,7 +21,7 @@ def translate_and_measure(
     languages: tuple[str | None, str | None] = (None, None),
     batch_size: int = TRANSLATION_BATCH_SIZE,
     **options: Any,
-) -> tuple[list[str], str, float]:
+) -> tuple[list[str], float]:
     """Translate sources by beam search and measure how likely the references are.
 
     Prints to standard error how many sources were cut to the model's limit.
@@ -38,7 +38,7 @@ def translate_and_measure(
         **options: Further arguments of `ModelDir.load_translator`.
 
     Returns:
-        The translations, the target language's code, and the perplexity per subword.
+        The translations and the perplexity per subword.
 
     Raises:
         ValueError: If the model has several languages, but not this one.
@@ -55,4 +55,4 @@ def translate_and_measure(
     text_files.report_looped(sum(each.looped for each in translations), len(sources))
     hypotheses = [text_files.one_line(each.text) for each in translations]
     perplexity = reference_perplexity(translator, sources, references)
-    return hypotheses, run.read_config().target_language, perplexity
+    return hypotheses, perplexity

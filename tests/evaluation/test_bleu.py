@@ -4,12 +4,15 @@ import dataclasses
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import sacrebleu
 
 from keras_transformer import evaluation
+from tests.evaluation.texts_without_spaces import PAIRS
 
 
 def score(hypotheses, references, **options):
@@ -303,3 +306,74 @@ def test_a_line_that_is_no_string_is_refused_with_its_number():
 def test_a_negative_number_of_samples_is_refused():
     with pytest.raises(ValueError, match="`bootstrap_samples` must be at least 0"):
         score(["a"], ["a"], bootstrap_samples=-1)
+
+
+@pytest.mark.parametrize("language", PAIRS)
+def test_scores_are_those_of_sacrebleu_with_the_language_pair(
+    language, tmp_path, program_of
+):
+    """Through bin/evaluate.py, with the signature of sacreBLEU's command line."""
+    paths = [tmp_path / "output", tmp_path / "reference"]
+    for path, lines in zip(paths, zip(*PAIRS[language], strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", str(paths[1]), "-i", str(paths[0])]
+    command += ["-l", f"en-{language}", "-m", "bleu", "chrf", "-w", "6"]
+    expected = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
+    scores = program_of("bin/evaluate.py")(
+        hypothesis=paths[0], reference=paths[1], target_language=language
+    )
+    bleu, chrf = expected
+    assert [scores["sacrebleu"], scores["chrf"]] == pytest.approx(
+        [bleu["score"], chrf["score"]], abs=1e-6
+    )
+    assert 20 < bleu["score"] < 95
+    assert scores["signature"] == bleu["signature"]
+    assert 0 < scores["bleu_tokenized"] < 95
+    tokenizer = bleu["tok"]
+    assert scores["tokenized_signature"].startswith(
+        f"nrefs:1|case:mixed|tok:{tokenizer}|smooth:none|version:"
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "known"), [("zh-TW", "zh"), ("jpn_Jpan", "ja"), ("kor_Hang", "ko")]
+)
+def test_equal_short_lines_have_full_scores_in_any_language(language, known):
+    lines = [line for line, _ in PAIRS[known]]
+    scores = score([lines[0], ""], [lines[0], lines[1]], target_language=language)
+    assert scores.bleu_tokenized == scores.sacrebleu > 0
+    scores = score(lines, lines, target_language=language)
+    np.testing.assert_allclose(
+        [scores.sacrebleu, scores.bleu_tokenized, scores.bleu_compound_split], 100.0
+    )
+
+
+def test_lines_of_several_languages_have_each_its_own_tokenizer():
+    """Matches of both are added before BLEU divides them."""
+    german = ("der alte Hund rennt über Rasen", "der alte Hund rennt über Gras")
+    chinese = PAIRS["zh"][1]
+    pairs = [german, chinese]
+    scores = score(*zip(*pairs, strict=True), target_language=["de", "zh"])
+    matches, totals, lengths = np.zeros(4, int), np.zeros(4, int), np.zeros(2, int)
+    for tokenizer, (hypothesis, reference) in zip(("13a", "zh"), pairs, strict=True):
+        part = sacrebleu.corpus_bleu([hypothesis], [[reference]], tokenize=tokenizer)
+        matches, totals = matches + part.counts, totals + part.totals
+        lengths += [part.sys_len, part.ref_len]
+    assert (matches > 0).all()
+    penalty = min(1.0, np.exp(1 - lengths[1] / lengths[0]))
+    expected = 100 * penalty * (matches / totals).prod() ** 0.25
+    np.testing.assert_allclose(scores.sacrebleu, expected)
+    assert "|tok:13a+zh|" in scores.signature
+    assert "|tok:moses-de+zh|" in scores.tokenized_signature
+
+
+def test_text_without_spaces_is_warned_of(caplog, monkeypatch):
+    """Chinese that is scored as the default language."""
+    monkeypatch.setattr(logging.getLogger("absl"), "propagate", True)
+    line = PAIRS["zh"][0][0]
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        scores = score([line], [line])
+    assert scores.sacrebleu < 100
+    assert "language 'de' splits words at spaces (tokenizer 13a)" in caplog.text

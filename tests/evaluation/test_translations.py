@@ -18,12 +18,11 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
     place = types.SimpleNamespace(
         load_tokenizer=lambda: types.SimpleNamespace(languages={}),
         load_translator=lambda checkpoint, languages: translator,
-        read_config=lambda: types.SimpleNamespace(target_language="de"),
     )
     monkeypatch.setattr(translations, "ModelDir", lambda path: place)
     monkeypatch.setattr(translations, "reference_perplexity", lambda *_: 7.0)
     found = translations.translate_and_measure("runs/any", ["a", "b"], ["c", "d"])
-    assert found == (["a", "b"], "de", 7.0)
+    assert found == (["a", "b"], 7.0)
     assert capsys.readouterr().err == (
         "1 of 2 sources were cut to the model's limit of 1,009 tokens. "
         "Divide long lines.\n"
