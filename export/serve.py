@@ -45,6 +45,12 @@ _PORT = flags.DEFINE_integer(
     lower_bound=0,
     upper_bound=65535,
 )
+_ALLOWED_ORIGIN = flags.DEFINE_multi_string(
+    "allowed_origin",
+    [],
+    "Origin whose pages may use the server from a browser, such as "
+    "https://example.org; *: all. May be given several times; default: none.",
+)
 _CONFIG = field_flags.define(ServerConfig)
 flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
@@ -56,7 +62,9 @@ def main() -> dict:
     """Load the model, serve it, and return the JSON summary at the end."""
     check_flags()
     protection = protection_flags.read()
-    config = ServerConfig(**field_flags.values(_CONFIG))
+    config = ServerConfig(
+        **field_flags.values(_CONFIG), allowed_origins=tuple(_ALLOWED_ORIGIN.value)
+    )
     with programs.needing("server", "The server"):
         from keras_transformer.server import server
     with server.bind(_HOST.value, _PORT.value) as listener:
@@ -68,7 +76,7 @@ def main() -> dict:
         host = f"[{host}]" if ":" in host else host
         address = f"http://{host}:{port}"
         print(f"serving {config.model_name} at {address}", flush=True)
-        server.serve(app, listener, config.drain_seconds)
+        server.serve(app, listener, config)
     return {"address": address}
 
 

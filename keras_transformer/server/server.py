@@ -12,6 +12,7 @@ import fastapi
 import uvicorn
 from absl import logging
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import keras_transformer
@@ -20,6 +21,12 @@ from keras_transformer.server.batching_queue import (
     BatchingQueue,
     ModelError,
     QueueFullError,
+)
+from keras_transformer.server.connections import (
+    ACCEPTED_AT_ONCE,
+    Server,
+    protocol_of,
+    timeout_message,
 )
 from keras_transformer.server.http_json import error_response
 from keras_transformer.server.libre_translate import LibreTranslate
@@ -83,7 +90,15 @@ def make_app(
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(QueueFullError, _on_full_queue)
     app.add_exception_handler(ModelError, _on_model_error)
-    app.add_middleware(_Guard, metrics=metrics, max_body_bytes=config.max_body_bytes)
+    app.add_middleware(_Guard, metrics=metrics, config=config)
+    if config.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allowed_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=("Retry-After",),
+        )
     return app
 
 
@@ -113,32 +128,34 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(app: fastapi.FastAPI, listener: socket.socket, drain_seconds: float) -> None:
+def serve(app: fastapi.FastAPI, listener: socket.socket, config: ServerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C, and then finish what was accepted.
 
     Args:
         app: From `make_app`.
         listener: From `bind`.
-        drain_seconds: Time limit for finishing.
+        config: Has the time limits.
     """
-    server = uvicorn.Server(uvicorn_config(app, drain_seconds))
+    server = Server(uvicorn_config(app, config))
     # Uvicorn handles the signals while it runs and raises them again at its end.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)
     server.run([listener])
 
 
-def uvicorn_config(app: fastapi.FastAPI, drain_seconds: float) -> uvicorn.Config:
+def uvicorn_config(app: fastapi.FastAPI, config: ServerConfig) -> uvicorn.Config:
     """Return the settings of the HTTP server; it prints nothing."""
     return uvicorn.Config(
         app,
+        http=protocol_of(config.receive_seconds),
+        backlog=ACCEPTED_AT_ONCE,
         lifespan="on",
         ws="none",
         log_config=None,
         log_level="critical",  # what clients send wrong is not the server's error
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
     )
 
 
@@ -148,23 +165,31 @@ class _Guard:
     Args:
         app: The app inside.
         metrics: Counts.
-        max_body_bytes: Longest body.
+        config: Has the limits.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int):
+    def __init__(self, app: ASGIApp, metrics: Metrics, config: ServerConfig):
         self._app = app
         self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = config.max_body_bytes
+        self._seconds = config.receive_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status, num_bytes = time.monotonic(), None, 0
+        start, status, num_bytes, is_whole = time.monotonic(), None, 0, False
 
         async def bounded_receive():
-            nonlocal num_bytes
-            message = await receive()
+            nonlocal num_bytes, is_whole
+            if is_whole:  # waits until the client leaves
+                return await receive()
+            try:
+                async with asyncio.timeout(start + self._seconds - time.monotonic()):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, timeout_message(self._seconds)) from error
+            is_whole = not message.get("more_body")
             num_bytes += len(message.get("body", b""))
             if num_bytes > self._max_body_bytes:
                 raise HTTPException(
@@ -175,7 +200,10 @@ class _Guard:
         async def noted_send(message):
             nonlocal status
             status = message.get("status", status)
-            await send(message)
+            if status in (408, 413) and "headers" in message and not is_whole:
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            async with asyncio.timeout(self._seconds):
+                await send(message)
 
         async def answer(code, message):
             if status is None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from keras_transformer.config import check_above_zero, check_at_least
+
+# As browsers send it: in lower case.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[^\s/?#@:A-Z]+)(?::\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +39,15 @@ class ServerConfig:
     max_terms: int = dataclasses.field(default=1000, metadata={"minimum": 1})
     # Bytes of the body of a request; more get status 413.
     max_body_bytes: int = dataclasses.field(default=2_000_000, metadata={"minimum": 1})
+    # Seconds in which a request must arrive, and each part of its answer be read; later
+    # ones get status 408.
+    receive_seconds: float = 30.0
     # Seconds that accepted requests have to finish after SIGTERM or Ctrl-C.
     drain_seconds: float = 30.0
+    # Origins whose pages may use the server, such as https://example.org; "*": all.
+    allowed_origins: tuple[str, ...] = dataclasses.field(
+        default=(), metadata={"flag": None}
+    )
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -44,6 +55,14 @@ class ServerConfig:
                 value, minimum = getattr(self, field.name), field.metadata["minimum"]
                 check_at_least(field.name, value, minimum)
         check_above_zero("drain_seconds", self.drain_seconds)
+        check_above_zero("receive_seconds", self.receive_seconds)
+        for origin in self.allowed_origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    "`allowed_origin` must be *, or a scheme, a host and perhaps a "
+                    "port, such as https://example.org, without a path. Received: "
+                    f"allowed_origin={origin!r}."
+                )
         if not 0 <= self.batch_timeout_ms < 60_000:
             raise ValueError(
                 "`batch_timeout_ms` must be at least 0 and less than 60000. Received: "

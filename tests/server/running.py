@@ -4,17 +4,19 @@ import contextlib
 import threading
 import time
 
-import uvicorn
-
 from keras_transformer.server import server
+from keras_transformer.server.connections import Server
+from keras_transformer.server.server_config import ServerConfig
+
+_CONFIG = ServerConfig(drain_seconds=5)
 
 
 @contextlib.contextmanager
-def running(app, port=0):
+def running(app, port=0, config=_CONFIG):
     """Serve an app; yields "HOST:PORT"."""
     with server.bind("127.0.0.1", port) as listener:
         host, port = listener.getsockname()
-        served = uvicorn.Server(server.uvicorn_config(app, drain_seconds=5))
+        served = Server(server.uvicorn_config(app, config))
         thread = threading.Thread(target=served.run, args=[[listener]], daemon=True)
         thread.start()
         while not served.started:

@@ -271,7 +271,7 @@ def test_the_program_refuses_wrong_flags(program_of, given, message):
 
 def test_the_program_prints_and_returns_its_address(program_of, monkeypatch, capsys):
     monkeypatch.setattr(model_loading, "load_export", lambda path: FakeModel().served())
-    monkeypatch.setattr(server, "serve", lambda app, listener, drain_seconds: None)
+    monkeypatch.setattr(server, "serve", lambda app, listener, config: None)
     summary = program_of("export/serve.py")(saved_model="b", port=0, model_name="mine")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", summary["address"])
     captured = capsys.readouterr()
@@ -286,7 +286,7 @@ def test_the_program_protects_what_its_flags_say(
     monkeypatch.setattr(model_loading, "load_export", lambda path: make_page_model())
     answers = []
 
-    def serve(app, listener, drain_seconds):
+    def serve(app, listener, config):
         with testclient.TestClient(app) as client:
             fields = {"q": "a dog", "source": "en", "target": "de"}
             answers.append(client.post("/translate", json=fields).json())
@@ -335,10 +335,11 @@ model = FakeModel()
 model.gate.clear()
 threading.Thread(target=lambda: sys.stdin.readline() and model.gate.set()).start()
 with server.bind("127.0.0.1", 0) as listener:
-    app = server.make_app(model.served(), ServerConfig())
+    config = ServerConfig(drain_seconds=float(sys.argv[1]))
+    app = server.make_app(model.served(), config)
     listener.listen()
     print("at http://127.0.0.1:%s" % listener.getsockname()[1], flush=True)
-    server.serve(app, listener, drain_seconds=60)
+    server.serve(app, listener, config)
 """
 
 
@@ -380,7 +381,7 @@ def check_end(program, address, number, texts):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_was_accepted_is_finished_after_a_signal(repository, number):
-    with started(["-c", PROGRAM], repository) as (program, address):
+    with started(["-c", PROGRAM, "60"], repository) as (program, address):
         check_end(program, address, number, ["one", "two"])
 
 
