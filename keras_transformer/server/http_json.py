@@ -132,6 +132,16 @@ def check_length(text: str | bytes, config: ServerConfig) -> None:
         )
 
 
+def check_total_length(texts: Sequence[str], config: ServerConfig) -> None:
+    """Raise HTTPException if the texts of a request are too long together."""
+    count = sum(map(len, texts))
+    if count > config.max_total_characters:
+        limit = wording.count(config.max_total_characters, "character")
+        raise HTTPException(
+            413, f"All texts together may have {limit}. Received: {count:,}."
+        )
+
+
 async def unless_client_leaves(request: fastapi.Request, work: Coroutine) -> Any:
     """Return the result of `work`; cancel it if the client closes the connection.
 

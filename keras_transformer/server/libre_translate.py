@@ -25,6 +25,7 @@ from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
     check_length,
     check_num_texts,
+    check_total_length,
     json_response,
     read_object,
     unless_client_leaves,
@@ -162,8 +163,9 @@ class LibreTranslate:
         texts = given["q"] if isinstance(given["q"], list) else [given["q"]]
         if not all(isinstance(text, str) for text in texts):
             raise _invalid("q must be a string or a list of strings")
-        texts = [*map(without_surrogates, texts)]
         check_num_texts(len(texts), self._config)
+        check_total_length(texts, self._config)
+        texts = [*map(without_surrogates, texts)]
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
         if not isinstance(text_format, str) or text_format not in _FORMATS:

@@ -35,6 +35,11 @@ class ServerConfig:
     max_texts: int = dataclasses.field(default=128, metadata={"minimum": 1})
     # Characters of one text; more get status 413.
     max_characters: int = dataclasses.field(default=10_000, metadata={"minimum": 1})
+    # Characters of all texts of one request to /translate, with the tags of pages; more
+    # get status 413.
+    max_total_characters: int = dataclasses.field(
+        default=100_000, metadata={"minimum": 1}
+    )
     # Terms of the glossary of a request; more get status 413.
     max_terms: int = dataclasses.field(default=1000, metadata={"minimum": 1})
     # Bytes of the body of a request; more get status 413.
