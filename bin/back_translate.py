@@ -14,7 +14,6 @@ would have cut are left blank, and blank pairs are not trained on.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import pathlib
 import sys
 
@@ -72,12 +71,11 @@ def main() -> dict:
     startup.import_tensorflow()
     # Chosen once: a training that still runs writes others.
     weights = model_flags.weights(_SAVED_MODEL)
-    block_size = _BATCHES_OF_BLOCK * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
-        _OUTPUT.value, made_from(lines, weights), block_size
-    ) as (write, first):
-        num_cut = translate(weights, lines, write, block_size, first)
-    text_files.report_cut(num_cut, len(lines) - first)
+        _OUTPUT.value, made_from(lines, weights)
+    ) as (write, answers):
+        num_cut = translate(weights, lines, write, answers)
+    text_files.report_cut(num_cut, len(lines))
     return {"lines": len(lines), "truncated": num_cut}
 
 
@@ -106,23 +104,24 @@ def made_from(lines, weights) -> dict:
     }
 
 
-def translate(weights, lines, write, block_size, first) -> int:
-    """Translate and write from a line on; return the number of lines that were cut."""
+def translate(weights, lines, write, answers) -> int:
+    """Translate and write; return the number of lines that were cut."""
     from keras_transformer.inference import batching, translator
 
     language_flags.report_untold(lines, _SAVED_MODEL.value)
     num_cut = 0
     with batching.without_graph_optimizer(len(lines)):
         blocks = translator.translate_in_blocks(
-            itertools.islice(lines, first, None),
+            lines,
             _BATCH_SIZE.value,
             load(weights),
-            block_size=block_size,
+            block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
+            kept=answers,
         )
-        progress = text_files.progress(len(lines), first)
+        progress = text_files.progress(len(lines))
         with progress, contextlib.closing(blocks):
             for num_done, ready in blocks:
-                progress.update(num_done)
+                answers.advance(progress, num_done)
                 write(
                     "" if each.truncated else text_files.one_line(each.text)
                     for each in ready

@@ -14,9 +14,9 @@ which the text is translated. Both need the extra `documents`.
 
 Translations are written in order as soon as they are done, to OUTPUT.partial. It is
 renamed to OUTPUT at the end, and stays if the program ends early: --resume then goes on
-with it. Standard error shows the progress every ten seconds, and at the end how many
-lines were cut to the length that the model reads and how many translations repeat a
-phrase again and again.
+after the batches that are done. Standard error shows the progress every ten seconds,
+and at the end how many lines were cut to the length that the model reads and how many
+translations repeat a phrase again and again.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs. With --alignments and
@@ -140,17 +140,13 @@ def main() -> dict:
     startup.import_tensorflow()
     # Chosen once: a training that still runs writes others.
     weights, ensemble = model_flags.weights(_SAVED_MODEL), ensemble_flags.choose()
-    num_batches = _BATCHES_OF_DOCUMENT_BLOCK if is_document else _BATCHES_OF_BLOCK
-    block_size = num_batches * _BATCH_SIZE.value
     with resumable_output.resumable_writer(
         _OUTPUT.value,
         _made_from(lines, weights, ensemble, protection),
-        block_size,
-        _input_of_line,
         line_end="" if is_document else "\n",
-    ) as (write, first):
+    ) as (write, answers):
         load = _loader(weights, ensemble)
-        counts = _translate(load, protection, lines, write, block_size, first)
+        counts = _translate(load, protection, lines, write, answers)
     return {"lines": num_lines, **counts}
 
 
@@ -168,10 +164,6 @@ def _made_from(lines, weights, ensemble, protection):
         "format": _FORMAT.value,
         "batch_size": _BATCH_SIZE.value,
     }
-
-
-def _input_of_line(position, line):
-    return position if _NBEST.value is None else int(line.split(b"\t", 1)[0])
 
 
 def check_flags() -> None:
@@ -210,17 +202,13 @@ def _check_document_flags():
     """Raise unless the flags fit documents and what reads them is installed."""
     if _NBEST.value is not None:
         raise ValueError(f"--nbest is for --format=lines, not {_FORMAT.value}.")
-    if _FORMAT.value == "html" and resumable_output.RESUME.value:
-        raise ValueError(
-            "--resume is for lines and text: a page is written as a whole."
-        )
     with programs.needing("documents", f"--format={_FORMAT.value}"):
         import justhtml  # noqa: F401
         import sentencex  # noqa: F401
 
 
-def _translate(load, protection, lines, write, block_size, first):
-    """Translate and write from a line on; return counts for the summary."""
+def _translate(load, protection, lines, write, answers):
+    """Translate and write; return counts for the summary."""
     from keras_transformer.inference import batching, cpu_threads
 
     is_document = _FORMAT.value != "lines"
@@ -234,38 +222,39 @@ def _translate(load, protection, lines, write, block_size, first):
         model = _loaded(load, stack)
         protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
-        return translate(model, protection, lines, write, block_size, first)
+        return translate(model, protection, lines, write, answers)
 
 
-def _translate_lines(model, protection, lines, write, block_size, first):
+def _translate_lines(model, protection, lines, write, answers):
     """Translate each line."""
     from keras_transformer.inference import translator
 
     language_flags.report_untold(lines, _SAVED_MODEL.value)
-    num_written, num_cut, num_looped = first, 0, 0
+    num_written, num_cut, num_looped = 0, 0, 0
     blocks = translator.translate_in_blocks(
-        itertools.islice(lines, first, None),
+        lines,
         _BATCH_SIZE.value,
         model.translate_batch,
-        block_size=block_size,
+        block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
         at_once=model.at_once,
         protect=_protect(protection),
         first_alone=model.first_alone,
+        kept=answers,
     )
-    progress = text_files.progress(len(lines), first)
+    progress = text_files.progress(len(lines))
     with progress, contextlib.closing(blocks):
         for num_done, ready in blocks:
-            progress.update(num_done)
+            answers.advance(progress, num_done)
             write(_format(ready, first=num_written))
             num_written += len(ready)
             num_cut += sum(translation.truncated for translation in ready)
             num_looped += sum(translation.looped for translation in ready)
-    text_files.report_cut(num_cut, len(lines) - first, model.limit)
-    text_files.report_looped(num_looped, len(lines) - first)
+    text_files.report_cut(num_cut, len(lines), model.limit)
+    text_files.report_looped(num_looped, len(lines))
     return {"truncated": num_cut, "looped": num_looped}
 
 
-def _translate_documents(model, protection, lines, write, block_size, first):
+def _translate_documents(model, protection, lines, write, answers):
     """Translate each sentence of each line, or of a page."""
     from keras_transformer.documents import text, web_page
     from keras_transformer.inference import translator
@@ -279,10 +268,10 @@ def _translate_documents(model, protection, lines, write, block_size, first):
     num_texts, num_cut, num_looped = 0, 0, 0
     tokens = model.language_tokens
     told = enumerate(text.with_tokens(lines, tokens), start=1)
-    remaining = itertools.islice(told, first, None)
+    block_size = _BATCHES_OF_DOCUMENT_BLOCK * _BATCH_SIZE.value
     look = language_flags.reader(_SAVED_MODEL.value)
-    with text_files.progress(len(lines), first) as progress:
-        while numbered := list(itertools.islice(remaining, block_size)):
+    with text_files.progress(len(lines)) as progress:
+        while numbered := list(itertools.islice(told, block_size)):
             block = []
             for number, (line, token) in numbered:
                 block.append(
@@ -297,6 +286,7 @@ def _translate_documents(model, protection, lines, write, block_size, first):
                 model.at_once,
                 _protect(protection),
                 model.first_alone,
+                answers,
             )
             num_texts += len(found)
             num_cut += sum(translation.truncated for translation in found)
@@ -306,7 +296,7 @@ def _translate_documents(model, protection, lines, write, block_size, first):
                 document.join(list(itertools.islice(texts, len(document.texts()))))
                 for document in block
             )
-            progress.update(len(block))
+            answers.advance(progress, len(block))
     text_files.report_cut(num_cut, num_texts, model.limit)
     text_files.report_looped(num_looped, num_texts)
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}

@@ -39,7 +39,7 @@ def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
 
 @contextlib.contextmanager
 def open_whole(
-    path: str | os.PathLike, *, keep_partial: bool = False, kept_size: int = 0
+    path: str | os.PathLike, *, keep_partial: bool = False
 ) -> Iterator[BinaryIO]:
     """Open a temporary file for writing, which is renamed to `path` at the end.
 
@@ -48,10 +48,9 @@ def open_whole(
 
     Args:
         path: The file; its folder is made if absent.
-        keep_partial: Write to `path`.partial, and keep it if the block raises, unless
-            it is empty. Otherwise the temporary file is deleted.
-        kept_size: Bytes that stay of a `path`.partial that is there; what is written
-            follows them.
+        keep_partial: Write to `path`.partial, over what is there of an earlier run, and
+            keep it if the block raises, unless it is empty. Otherwise the temporary
+            file is deleted.
 
     Yields:
         The temporary file; its `name` is its path.
@@ -70,16 +69,19 @@ def open_whole(
     aside = path.with_name(f"{path.name}.partial" if keep_partial else unique)
     old = path.stat() if path.exists() else None
     mode = 0o600 if old else 0o666  # less the umask
-    with _opened(aside, "ab", opener=lambda *how: os.open(*how, mode)) as file:
+
+    def opener(path, flags):
+        return os.open(path, flags | os.O_CREAT, mode)
+
+    with _opened(aside, "r+b", opener=opener) as file:
         _lock(file)
-        file.truncate(kept_size)
         try:
             if old:
                 with contextlib.suppress(PermissionError):
                     os.fchown(file.fileno(), old.st_uid, old.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
             yield file
-            file.flush()
+            file.truncate()  # what an earlier run has written beyond
             os.fsync(file.fileno())
             os.replace(aside, path)
         except BaseException:

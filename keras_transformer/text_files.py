@@ -10,13 +10,15 @@ import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, AnyStr, BinaryIO
 
 from keras_transformer import atomic_files
 
 _SECONDS_BETWEEN_PROGRESS = 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Argument of zlib for files with a header of gzip.
+_GZIP = 16 + zlib.MAX_WBITS
 _LINE_ENDS_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -153,35 +155,38 @@ def decode_line(line: bytes, name: str, number: int, *, has_end: bool = False) -
         ) from error
 
 
-def write_lines(path: str | os.PathLike | None, lines: Sequence[str]) -> None:
-    """Write a text file atomically, or standard output for None."""
+def write_lines(path: str | os.PathLike | None, lines: Iterable[str]) -> None:
+    """Write a text file as `write_text`, or standard output for None."""
     if path is None:
         with line_writer(None) as write:
             write(lines)
     else:
-        atomic_files.atomic_write(path, "".join(f"{line}\n" for line in lines))
+        write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file atomically, compressed if it is called .gz."""
+    encode = _encoder(path)
+    atomic_files.atomic_write(path, encode(text) + encode(None))
 
 
 @contextlib.contextmanager
 def line_writer(
-    path: str | os.PathLike | None,
-    kept_lines: int = 0,
-    kept_size: int = 0,
-    line_end: str = "\n",
+    path: str | os.PathLike | None, line_end: str = "\n", *, keep_rest: bool = False
 ) -> Iterator[Callable[[Iterable[str]], None]]:
     """Write a text file step by step, or standard output for None.
 
     Open it before long work, so that a path that cannot be written is refused at once.
 
-    Lines go to `path`.partial, which is renamed to `path` when the block ends. If the
-    block raises, `path`.partial keeps the lines so far, and a note of the error says
-    so.
+    Lines go to `path`.partial, compressed if `path` is called .gz. It is renamed to
+    `path` when the block ends. If the block raises, `path`.partial keeps the lines so
+    far, and a note of the error says so.
 
     Args:
         path: The file; its folder is made if absent.
-        kept_lines: Lines that stay of a `path`.partial that is there.
-        kept_size: The bytes of these lines.
         line_end: Written after each line.
+        keep_rest: What an earlier run has written to `path`.partial stays until lines
+            are written over it; otherwise it goes with the first lines.
 
     Yields:
         A function that writes lines and flushes them.
@@ -189,23 +194,52 @@ def line_writer(
     Raises:
         OSError: If the file or standard output cannot be written.
     """
-    num_lines = kept_lines
+    num_lines = 0
+    encode = _encoder(path)
 
     def write(lines):
         nonlocal num_lines
-        lines = list(lines)
+        if not (lines := list(lines)):
+            return
         with atomic_files.naming(path):
-            file.write("".join(f"{line}{line_end}" for line in lines).encode("utf-8"))
+            file.write(encode("".join(f"{line}{line_end}" for line in lines)))
+            if is_aside and not keep_rest:
+                file.truncate()
             file.flush()
         num_lines += len(lines)
 
-    with _opened_to_write(path, kept_size) as file:
+    with _opened_to_write(path) as file:
+        is_aside = path is not None and file.name != path
         try:
             yield write
+            with atomic_files.naming(path):
+                file.write(encode(None))
         except BaseException as error:
-            if num_lines and path is not None and file.name != path:
+            if num_lines and is_aside:
                 error.add_note(f"{file.name} keeps the first {num_lines} lines.")
             raise
+
+
+def _encoder(path: str | os.PathLike | None) -> Callable[[str | None], bytes]:
+    """Return a function that encodes the texts of a file in order, None for its end."""
+    if not is_compressed(path):
+        return lambda text: b"" if text is None else text.encode("utf-8")
+    compressor = zlib.compressobj(wbits=_GZIP)
+
+    def encode(text):
+        if text is None:
+            return compressor.flush()
+        # So that all of it can be read before the end is written.
+        return compressor.compress(text.encode("utf-8")) + compressor.flush(
+            zlib.Z_SYNC_FLUSH
+        )
+
+    return encode
+
+
+def is_compressed(path: str | os.PathLike | None) -> bool:
+    """Return whether a text file is compressed, by its name."""
+    return path is not None and os.fspath(path).endswith(".gz")
 
 
 def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:
@@ -235,7 +269,7 @@ def report_looped(num_looped: int, num_texts: int) -> None:
         )
 
 
-def progress(num_lines: int, num_done: int = 0) -> Any:
+def progress(num_lines: int) -> Any:
     """Return a tqdm bar for lines, silent for the first ten seconds.
 
     Then it prints every ten seconds to standard error how many lines are done and how
@@ -245,7 +279,6 @@ def progress(num_lines: int, num_done: int = 0) -> Any:
 
     return tqdm.tqdm(
         total=num_lines,
-        initial=num_done,
         unit=" lines",
         delay=_SECONDS_BETWEEN_PROGRESS,
         mininterval=_SECONDS_BETWEEN_PROGRESS,
@@ -267,12 +300,12 @@ def _opened_to_read(path) -> contextlib.AbstractContextManager[BinaryIO]:
         return contextlib.nullcontext(sys.stdin.buffer)
     if not pathlib.Path(path).exists():
         raise FileNotFoundError(f"No file {path}.")
-    return (gzip.open if str(path).endswith(".gz") else open)(path, "rb")
+    return (gzip.open if is_compressed(path) else open)(path, "rb")
 
 
-def _opened_to_write(path, kept_size) -> contextlib.AbstractContextManager[BinaryIO]:
+def _opened_to_write(path) -> contextlib.AbstractContextManager[BinaryIO]:
     if path is not None:
-        return atomic_files.open_whole(path, keep_partial=True, kept_size=kept_size)
+        return atomic_files.open_whole(path, keep_partial=True)
     if sys.stdout is None:
         raise OSError("Standard output is closed. Give a file to write instead.")
     sys.stdout.flush()

@@ -1,7 +1,8 @@
-"""Killing exports and trainings at random times, and checking what they leave."""
+"""Killing programs at random times, and checking what they leave."""
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import random
 import subprocess
@@ -134,6 +135,59 @@ def distance_of_weights(ours: pathlib.Path, theirs: pathlib.Path) -> float:
     models = [ModelDir(folder).load_model("latest") for folder in (ours, theirs)]
     pairs = zip(*(model.get_weights() for model in models), strict=True)
     return max(float(np.max(np.abs(left - right))) for left, right in pairs)
+
+
+def translate_through_kills(
+    command: Sequence[str], output: pathlib.Path, *, kills: int, seed: int
+) -> list[int]:
+    """Run a translation undisturbed, then with kills; check that both are equal.
+
+    Args:
+        command: A program with --output and --resume, without these.
+        output: The file that it is to write.
+        kills: Number of kills, at random times after the start of each run.
+        seed: Seed of the times.
+
+    Returns:
+        The number of batches that were kept at each kill.
+
+    Raises:
+        RuntimeError: If a run fails, what was kept gets less or is translated again, or
+            the outputs differ.
+    """
+    expected = output.with_name(f"undisturbed_{output.name}")
+    began = time.perf_counter()
+    run([*command, f"--output={expected}"])
+    seconds = time.perf_counter() - began
+    draw, kept, size = random.Random(seed), [], 0
+    command = [*command, f"--output={output}", "--resume"]
+    partial = output.with_name(f"{output.name}.partial")
+    for _ in range(kills):
+        with _started(command) as process:
+            # A run that goes on takes less time than the first.
+            latest = seconds * max(0.3, 1 - len(kept) / kills)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(draw.uniform(0, latest))
+            process.kill()
+        if output.exists():
+            break
+        before, size = size, partial.stat().st_size if partial.exists() else 0
+        kept.append(_check_kept(pathlib.Path(f"{partial}.jsonl")))
+        if size < before or kept != sorted(kept):
+            raise RuntimeError(f"A kill lost what was kept: {before} bytes, {kept}.")
+    run(command)
+    if output.read_bytes() != expected.read_bytes():
+        raise RuntimeError(f"{output} differs from {expected}.")
+    return kept
+
+
+def _check_kept(journal: pathlib.Path) -> int:
+    """Return the number of batches kept; RuntimeError if one is kept twice."""
+    lines = journal.read_bytes().splitlines()[1:] if journal.exists() else []
+    batches = [line.partition(b"\t")[0] for line in lines if line.endswith(b"]")]
+    if len(set(batches)) < len(batches):
+        raise RuntimeError(f"A batch was translated again: {batches}.")
+    return len(batches)
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen:

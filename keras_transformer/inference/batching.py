@@ -7,13 +7,24 @@ import concurrent.futures
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import tensorflow as tf
 
 from keras_transformer.config import check_at_least
 
 Answer = TypeVar("Answer")
+
+
+class Kept(Protocol):
+    """The answers of batches that an earlier run has answered."""
+
+    def get(self, texts: Sequence[str]) -> Sequence | None:
+        """Return the answers of a batch; None: it has none."""
+
+    def add(self, texts: Sequence[str], answers: Sequence) -> None:
+        """Keep the answers of a batch."""
+
 
 # For more texts than this, TensorFlow's graph optimizer pays off.
 _FEW_TEXTS = 1000
@@ -33,6 +44,7 @@ def in_batches(
     answer: Callable[[list[str]], Sequence[Answer]],
     at_once: int = BATCHES_AT_ONCE,
     first_alone: bool = True,
+    kept: Kept | None = None,
 ) -> list[Answer]:
     """Process texts in batches of similar length and return answers in order.
 
@@ -43,11 +55,15 @@ def in_batches(
         at_once: Number of threads that call `answer`.
         first_alone: Whether no batch begins before the first has its answer, as a call
             that traces a graph must be alone.
+        kept: Answers of an earlier run, which are not computed again; those of this run
+            are added. None: there are none.
 
     Raises:
         ValueError: If `batch_size` is below 1.
     """
-    answered = in_blocks(texts, batch_size, answer, len(texts), at_once, first_alone)
+    answered = in_blocks(
+        texts, batch_size, answer, len(texts), at_once, first_alone, kept
+    )
     return [each for _, ready in answered for each in ready]
 
 
@@ -58,6 +74,7 @@ def in_blocks(
     block_size: int,
     at_once: int = BATCHES_AT_ONCE,
     first_alone: bool = True,
+    kept: Kept | None = None,
 ) -> Iterator[tuple[int, list[Answer]]]:
     """Process texts as in `in_batches` and yield answers in order when available.
 
@@ -71,6 +88,7 @@ def in_blocks(
         block_size: Number of successive texts that are sorted by length together.
         at_once: Number of threads that call `answer`.
         first_alone: Same as in `in_batches`.
+        kept: Same as in `in_batches`.
 
     Yields:
         After each batch, its number of texts and the next answers in order.
@@ -80,43 +98,59 @@ def in_blocks(
     """
     check_at_least("batch_size", batch_size, 1)
 
-    def answer_rows(rows, batch):
-        return list(zip(rows, answer(batch), strict=True))
-
     answers: dict[int, Answer] = {}
     num_yielded = 0
     batches = _batches(texts, batch_size, block_size)
-    answered = _mapped(answer_rows, batches, at_once, first_alone)
+    answered = _answered(answer, batches, at_once, first_alone, kept)
     with contextlib.closing(answered):
-        for batch in answered:
-            answers.update(batch)
+        for rows, found in answered:
+            answers.update(zip(rows, found, strict=True))
             ready = []
             while num_yielded in answers:
                 ready.append(answers.pop(num_yielded))
                 num_yielded += 1
-            yield len(batch), ready
+            yield len(rows), ready
 
 
-def _mapped(
-    function: Callable[..., Answer],
-    arguments: Iterable[tuple],
+def _answered(
+    answer: Callable[[list[str]], Sequence[Answer]],
+    batches: Iterable[tuple[list[int], list[str]]],
     at_once: int,
     first_alone: bool,
-) -> Iterator[Answer]:
-    """Yield the results of a function in order, called by `at_once` threads.
+    kept: Kept | None,
+) -> Iterator[tuple[list[int], Sequence[Answer]]]:
+    """Yield the rows and the answers of batches in order, answered by threads.
 
-    Arguments are taken when they are needed.
+    Batches are taken when they are needed.
     """
     pool = concurrent.futures.ThreadPoolExecutor(at_once)
-    # Calls that run or wait, so that no thread is idle while results are used.
-    calls: collections.deque[concurrent.futures.Future] = collections.deque()
+    # Batches that run or wait, so that no thread is idle while answers are used.
+    calls: collections.deque[Callable] = collections.deque()
+
+    def submit(rows, texts):
+        future = pool.submit(answer, texts)
+
+        def result():
+            answers = future.result()
+            if kept is not None:
+                kept.add(texts, answers)
+            return rows, answers
+
+        return result
+
     try:
-        for number, each in enumerate(arguments):
-            calls.append(pool.submit(function, *each))
-            if (first_alone and number == 0) or len(calls) == 2 * at_once:
-                yield calls.popleft().result()
+        for rows, texts in batches:
+            if kept is not None and (found := kept.get(texts)) is not None:
+                calls.append(lambda rows=rows, found=found: (rows, found))
+            else:
+                calls.append(submit(rows, texts))
+                while first_alone and calls:
+                    yield calls.popleft()()
+                first_alone = False
+            if len(calls) == 2 * at_once:
+                yield calls.popleft()()
         while calls:
-            yield calls.popleft().result()
+            yield calls.popleft()()
     finally:
         pool.shutdown(cancel_futures=True)
 

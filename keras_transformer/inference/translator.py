@@ -20,6 +20,7 @@ from keras_transformer.decoding.placeholders import KeptPlaceholders
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.batching import (
     BATCHES_AT_ONCE,
+    Kept,
     in_batches,
     in_blocks,
 )
@@ -81,6 +82,16 @@ class Translation(NamedTuple):
     token_scores: tuple[tuple[str, float], ...] = ()
     # Whether `text` repeats a phrase as the source does not; see `has_loop`.
     looped: bool = False
+
+    @classmethod
+    def from_json(cls, *values: Any) -> Translation:
+        """Return a translation from its fields as `json` writes and reads them."""
+        found = cls(*values)
+        return found._replace(
+            nbest=tuple(Hypothesis(*each) for each in found.nbest),
+            alignment=tuple(map(tuple, found.alignment)),
+            token_scores=tuple(map(tuple, found.token_scores)),
+        )
 
 
 class Translator(SequenceGenerator):
@@ -363,6 +374,7 @@ def translate_in_batches(
     at_once: int = BATCHES_AT_ONCE,
     protect: Callable[[str], Protected] | None = None,
     first_alone: bool = True,
+    kept: Kept | None = None,
 ) -> list[Translation]:
     """Translate texts in batches of similar length, see `in_batches`; keeps the order.
 
@@ -376,11 +388,12 @@ def translate_in_batches(
         at_once: Number of threads that call `translate_batch`.
         protect: Finds what a translation must have; None: nothing.
         first_alone: Same as in `in_batches`.
+        kept: Same as in `in_batches`.
     """
     answer = _unpacked(translate_batch, protect)
     if divide is not None:
         answer = functools.partial(_answer_in_parts, answer, divide)
-    return in_batches(texts, batch_size, answer, at_once, first_alone)
+    return in_batches(texts, batch_size, answer, at_once, first_alone, kept)
 
 
 def translate_in_blocks(
@@ -391,10 +404,11 @@ def translate_in_blocks(
     at_once: int = BATCHES_AT_ONCE,
     protect: Callable[[str], Protected] | None = None,
     first_alone: bool = True,
+    kept: Kept | None = None,
 ) -> Iterator[tuple[int, list[Translation]]]:
     """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
     answer = _unpacked(translate_batch, protect)
-    return in_blocks(texts, batch_size, answer, block_size, at_once, first_alone)
+    return in_blocks(texts, batch_size, answer, block_size, at_once, first_alone, kept)
 
 
 def _unpacked(

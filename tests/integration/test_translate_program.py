@@ -3,12 +3,14 @@
 import os
 import sys
 import types
+from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
 import tqdm
 
-from keras_transformer import presets
+from keras_transformer import presets, text_files
+from keras_transformer.cli.answers import Answers
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.serving import saved_model as saved_model_lib
@@ -99,7 +101,10 @@ def test_what_was_translated_before_a_failure_stays(translate, tmp_path):
         translate([*LINES[:280], "!" * 30, *LINES[281:]])
     partial = tmp_path / "out.partial"
     kept = partial.read_text().split()
-    assert found.value.__notes__ == [f"{partial} keeps the first {len(kept)} lines."]
+    journal, text = found.value.__notes__
+    assert journal.startswith(f"{partial}.jsonl keeps ")
+    assert "The same command with --resume goes on after them" in journal
+    assert text == f"{partial} keeps the first {len(kept)} lines."
     assert 256 <= len(kept) <= 280
     assert kept == [line[:20].upper() for line in LINES[: len(kept)]]
     assert (tmp_path / "out").read_text() == "earlier\n"
@@ -116,63 +121,115 @@ def test_progress_tells_lines_and_time_left(translate, monkeypatch, capfd):
 
 
 @pytest.fixture
-def interrupted(translate, tmp_path, monkeypatch):
-    """Return lines, what becomes of them, and how many stay of a run that ended."""
-    lines = [line[:20] for line in LINES]
-    translate(lines)
-    whole = (tmp_path / "out").read_text()
-    (tmp_path / "out").unlink()
-    answered = []
+def power(monkeypatch):
+    """The batches that are kept until the power fails, as often as `left` says."""
+    add, state = Answers.add, types.SimpleNamespace(left=0, kept=[])
 
-    def failing(text):
-        answered.extend(text.numpy())
-        if len(answered) > 270:
+    def failing(self, texts, answers):
+        if not state.left:
             raise OSError("out of power")
-        return shout(text)
+        add(self, texts, answers)
+        state.kept.append(tuple(texts))
+        state.left -= 1
 
-    with monkeypatch.context() as patched:
-        patched.setattr(saved_model_lib, "load", lambda saved_model: failing)
-        with pytest.raises(OSError, match="out of power"):
-            translate(lines)
-    with open(tmp_path / "out.partial", "r+") as file:
-        num_kept = (len(file.readlines()) - 1) // 64 * 64
-        file.write("CUT IN THE MIDD")
-    assert num_kept
-    return lines, whole, num_kept
+    monkeypatch.setattr(Answers, "add", failing)
+    return state
 
 
-def test_a_run_goes_on_from_its_last_block(
-    translate, interrupted, tmp_path, monkeypatch, capfd
+def translate_without_rest(translate, power, lines, output, **options):
+    """Translate while the power fails again and again; return what is written.
+
+    Nothing that was kept is translated again, and what is written never gets shorter.
+    """
+    options["output"] = output
+    power.left, power.kept = 1000, []
+    translate(lines, **options)
+    whole, batches = output.read_bytes(), power.kept
+    output.unlink()
+    partial, size = output.with_name(f"{output.name}.partial"), 0
+    power.kept = []
+    for num_batches in (0, 1, 0, 5, 19, 1000):
+        power.left = num_batches
+        done = num_batches >= len(batches) - len(power.kept)
+        with nullcontext() if done else pytest.raises(OSError, match="out of power"):
+            translate(lines, **options, resume=True)
+        if done:
+            break
+        assert not output.exists()
+        before, size = size, partial.stat().st_size if partial.exists() else 0
+        assert before <= size
+        if power.kept:  # as a kill leaves it
+            with open(f"{partial}.jsonl", "a") as file:
+                file.write("CUT IN THE MIDD")
+    assert power.kept == batches
+    assert output.read_bytes() == whole
+    assert not [*output.parent.glob("*.partial*")]
+    return whole
+
+
+@pytest.mark.parametrize("output", ["out", "out.gz"])
+@pytest.mark.parametrize("form", ["lines", "text", "html"])
+@pytest.mark.parametrize("num_lines", [300, 50, 1])
+def test_a_run_goes_on_after_the_batches_that_are_done(
+    translate, power, tmp_path, output, form, num_lines
 ):
-    lines, whole, num_kept = interrupted
-    answered = []
-
-    def counting(text):
-        answered.extend(text.numpy())
-        return shout(text)
-
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: counting)
-    translate(lines, saved_model="any", resume=True)
-    assert (tmp_path / "out").read_text() == whole
-    assert sorted(answered) == sorted(line.encode() for line in lines[num_kept:])
-    told = f"out.partial: going on after {num_kept} inputs, in whole blocks of 64.\n"
-    assert told in capfd.readouterr().err
-    assert not list(tmp_path.glob("out.partial*"))
+    """In the first block of 64 lines too, and with nothing done."""
+    output = tmp_path / output
+    lines = [f"{number}{line[:15]}." for number, line in enumerate(LINES[:num_lines])]
+    options = {"saved_model": "any", "output": output, "format": form}
+    whole = translate_without_rest(translate, power, lines, **options)
+    assert [*text_files.read_lines(output)] == [line.upper() for line in lines]
+    assert whole.startswith(b"\x1f\x8b") == (output.suffix == ".gz")
 
 
-def test_another_input_or_model_is_not_gone_on_with(translate, interrupted, tmp_path):
-    lines, *_ = interrupted
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "options", [{"nbest": 2}, {"alignments": 1, "token_scores": 1}]
+)
+def test_all_of_an_answer_is_kept(translate, small_model, power, tmp_path, options):
+    lines = [f"one {number}" for number in range(20)] + ["", "zwei"]
+    found = translate_without_rest(
+        translate, power, lines, tmp_path / "out", model_dir="any", **options
+    )
+    assert found.count(b"\t") == len(lines) * 2 * (2 if "nbest" in options else 1)
+
+
+def test_a_resumed_run_tells_what_it_goes_on_after(translate, power, tmp_path, capfd):
+    lines = [f"{line[:18]}." for line in LINES]
+    power.left = 3
+    with pytest.raises(OSError, match="out of power"):
+        translate(lines)
+    power.left = 1000
+    summary = translate(lines, saved_model="any", resume=True)
+    assert "out.partial: going on after 6 translations.\n" in capfd.readouterr().err
+    assert summary == {"lines": 300, "truncated": 0, "looped": 0}
+
+
+def test_another_input_or_model_is_not_gone_on_with(translate, power, tmp_path):
+    lines, power.left = [line[:20] for line in LINES], 40
+    with pytest.raises(OSError, match="out of power"):
+        translate(lines)
     kept = (tmp_path / "out.partial").read_bytes()
     with pytest.raises(ValueError, match=r"out\.partial was made with another input"):
         translate([*lines, "more"], saved_model="any", resume=True)
     with pytest.raises(ValueError, match="made with another model, so .* begin anew"):
         translate(lines, saved_model="other", resume=True)
+    with pytest.raises(ValueError, match="made with another input, format, so"):
+        translate(lines, saved_model="any", format="text", resume=True)
     with pytest.raises(FileExistsError, match="Give --resume to go on with it, or del"):
         translate(lines)
-    (tmp_path / "out.partial.json").unlink()
-    with pytest.raises(ValueError, match="cannot be read from out.partial.json, so"):
+    (tmp_path / "out.partial.jsonl").unlink()
+    with pytest.raises(ValueError, match="cannot be read from out.partial.jsonl, so"):
         translate(lines, saved_model="any", resume=True)
     assert (tmp_path / "out.partial").read_bytes() == kept
+
+
+def test_answers_without_a_line_are_not_overwritten(translate, power, tmp_path):
+    """The first batch of a block is not the first of its lines."""
+    power.left = 1
+    for match in ("out of power", "Give --resume to go on with it, or delete it and"):
+        with pytest.raises(OSError, match=match):
+            translate(LINES)
 
 
 def test_the_input_is_not_overwritten(program_of, tmp_path):
@@ -228,8 +285,6 @@ def test_the_text_of_a_page_is_translated(translate, tmp_path):
         page.replace("One", "ONE").replace("two", "TWO").replace("Three", "THREE")
     )
     assert (tmp_path / "out").read_bytes() == expected.encode()
-    with pytest.raises(ValueError, match="--resume is for lines and text: a page is"):
-        translate([], **options, resume=True)
 
 
 @pytest.mark.parametrize("described", [{}, {"decoding": {"max_input_length": 20}}])
@@ -242,32 +297,6 @@ def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, describe
     summary, found = translate_document(translate, tmp_path, given)
     assert found == given.upper()
     assert summary["truncated"] == 0
-
-
-def test_a_document_goes_on_from_its_last_block(translate, tmp_path, monkeypatch):
-    """With batches of 2 a block has 8 lines; the last whole one is done again."""
-    given = "".join(f"Line {number} of it. And more.\n" for number in range(50))
-    (tmp_path / "letter").write_text(given)
-    options = {"saved_model": "any", "format": "text", "input": tmp_path / "letter"}
-    answered = []
-
-    def failing(text):
-        answered.extend(text.numpy())
-        if len(answered) > 70:
-            raise OSError("out of power")
-        return shout(text)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(saved_model_lib, "load", lambda saved_model: failing)
-        with pytest.raises(OSError, match="out of power") as found:
-            translate([], **options)
-    partial = tmp_path / "out.partial"
-    assert found.value.__notes__ == [f"{partial} keeps the first 32 lines."]
-    with pytest.raises(ValueError, match="another input, format, so"):
-        translate([], saved_model="any", input=tmp_path / "letter", resume=True)
-    summary = translate([], **options, resume=True)
-    assert summary == {"lines": 50, "sentences": 52, "truncated": 0, "looped": 0}
-    assert (tmp_path / "out").read_text() == given.upper()
 
 
 def test_documents_have_one_translation(translate, tmp_path):
@@ -316,24 +345,30 @@ def test_columns_are_for_the_best_translations_of_lines(
         translate([], model_dir=tmp_path, **{flag: True}, **other)
 
 
-@pytest.mark.long
-def test_the_best_translations_of_a_trained_model_have_their_lines_number(
-    translate, monkeypatch, tmp_path
-):
-    """With batches of 1 a block has 32 lines."""
+@pytest.fixture
+def small_model(monkeypatch, tmp_path):
+    """The translator of any model_dir."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
     config = types.SimpleNamespace(source_language="en")
     monkeypatch.setattr(ModelDir, "read_config", lambda *_: config)
-    monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
+    monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path / "m"))
     monkeypatch.setattr(ModelDir, "load_tokenizer", lambda *_: translator.tokenizer)
+    return translator
+
+
+@pytest.mark.long
+def test_the_best_translations_of_a_trained_model_have_their_lines_number(
+    translate, small_model, tmp_path
+):
+    """With batches of 1 a block has 32 lines."""
     lines = ["one two", "", "zwei"] * 22 + ["eins"]
     translate(lines, model_dir="any", nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
     assert [row[0] for row in rows] == [str(n) for n in range(67) for _ in range(2)]
     with pytest.raises(ValueError, match="--nbest with --protect or --glossary needs"):
         translate(lines, model_dir="any", nbest=2, protect="urls")
-    alone = [best.text for best in translator.translate(["eins"])[0].nbest]
+    alone = [best.text for best in small_model.translate(["eins"])[0].nbest]
     assert [row[2] for row in rows[-2:]] == alone
 
 
