@@ -26,6 +26,10 @@ from keras_transformer.server.server_config import ServerConfig
 # Characters of a wrong value that an error shows.
 _SHOWN = 60
 _EXAMPLE = {"inputs": {"text": ["A dog runs."]}}
+# Values that an output with two lengths, such as attention, may have in an answer.
+_MOST_VALUES = 2**24
+# A translation may have this many tokens more than its source, and ends.
+_EXTRA_TOKENS = 51
 _PREDICT_BODY = {
     "required": True,
     "content": {
@@ -125,8 +129,29 @@ class TfServingRest:
         ]
         if not rows:
             return {output: [] for output in self._model.signatures[name].outputs}
+        self._check_answer(name, rows)
         outputs = await unless_client_leaves(request, self._queue.ask(name, rows))
         return {output: as_lists(value) for output, value in outputs.items()}
+
+    def _check_answer(self, name: str, rows: list[Mapping[str, Any]]) -> None:
+        """Raise HTTPException if an answer may be far larger than its request.
+
+        In attention all texts have the size of the longest, a token per byte at most.
+        """
+        outputs = self._model.signatures[name].outputs.values()
+        if all(info.shape[1:].count(None) < 2 for info in outputs):
+            return
+        texts = [each for row in rows for each in row.values() if type(each) is bytes]
+        longest = max(map(len, texts), default=0) + 1
+        if self._model.max_input_length is not None:
+            longest = min(longest, self._model.max_input_length)
+        if len(rows) * longest * (longest + _EXTRA_TOKENS) > _MOST_VALUES:
+            raise HTTPException(
+                413,
+                f"The answer of signature {name} to {len(rows)} texts of up to "
+                f"{longest:,} tokens may be too large. Send fewer texts or shorter "
+                "ones in a request.",
+            )
 
     def _check_model(self, request: fastapi.Request) -> None:
         name = request.path_params["name"]

@@ -38,7 +38,10 @@ class FakeModel:
             "nbest": Signature({"text": TEXT}, {"translations": texts}, self.nbest),
             "align": Signature(
                 {"text": TEXT},
-                {"pieces": texts, "attention": TensorInfo("float32", (None, None))},
+                {
+                    "pieces": texts,
+                    "attention": TensorInfo("float32", (None, None, None)),
+                },
                 self.align,
             ),
             "sample": Signature(

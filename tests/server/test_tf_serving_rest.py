@@ -65,7 +65,7 @@ def test_the_metadata_have_each_input_and_output(client):
     assert align["outputs"]["attention"] == {
         "dtype": "DT_FLOAT",
         "tensor_shape": {
-            "dim": [{"size": "-1", "name": ""}, {"size": "-1", "name": ""}],
+            "dim": [{"size": "-1", "name": ""}] * 3,
             "unknown_rank": False,
         },
         "name": "attention:0",
@@ -332,3 +332,19 @@ def test_a_parser_is_served(parser_dir, small_parser_export):
             message = error_of(predict(client, {"inputs": ["a"]}), 400)
             assert "'serving_default' not found; there are parse" in message
             assert "POST /translate" in error_of(client.post("/translate"), 404)
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "limit", "status"),
+    [(128, 280, None, 200), (128, 1000, None, 413), (1, 9000, None, 413)]
+    + [(3, 1000, 512, 200), (128, 1000, 512, 413)],
+)
+def test_the_size_of_alignments_is_bounded(count, length, limit, status):
+    """Texts, times the length of the longest in both languages."""
+    app = server.make_app(FakeModel().served(max_input_length=limit), ServerConfig())
+    texts = ["a" * length] + ["a"] * (count - 1)
+    with testclient.TestClient(app) as client:
+        for name, expected in (("align", status), ("serving_default", 200)):
+            body = {"inputs": {"text": texts}, "signature_name": name}
+            path = "/v1/models/translation:predict"
+            assert client.post(path, json=body).status_code == expected
