@@ -1,8 +1,10 @@
-"""Counts and durations in words."""
+"""Counts, durations and sizes in words."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from typing import Any
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -20,3 +22,16 @@ def duration(seconds: float) -> str:
             whole, rest = divmod(round(seconds / small_size), size // small_size)
             return f"{whole} {name} {rest} {small_name}"
     return f"{seconds} s"
+
+
+def unequal_inputs(sizes: Mapping[str, Any]) -> str:
+    """Return the error of a signature's inputs whose batches differ in size.
+
+    Args:
+        sizes: The number of rows of each input, by name.
+    """
+    received = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return (
+        "The inputs must have the same number of items, one for each text. Received: "
+        f"{received}."
+    )

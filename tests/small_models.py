@@ -124,8 +124,8 @@ def inputs_of(name, texts, second_texts=None):
         second = "prefix" if name == "prefix" else "target_text"
         inputs[second] = tf.constant(second_texts or ["zwei eins"] * batch, tf.string)
     if name == "multilingual":
-        inputs["source_language"] = tf.constant(["en"] * batch)
-        inputs["target_language"] = tf.constant(["de"] * batch)
+        inputs["source_language"] = tf.constant(["en"] * batch, tf.string)
+        inputs["target_language"] = tf.constant(["de"] * batch, tf.string)
     if name == "sample":
         inputs["temperature"] = inputs["top_p"] = tf.ones([batch])
         inputs["top_k"] = tf.zeros([batch], tf.int32)

@@ -11,6 +11,7 @@ from typing import Any
 import fastapi
 from starlette.exceptions import HTTPException
 
+from keras_transformer import wording
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     as_lists,
@@ -198,10 +199,10 @@ class TfServingRest:
                     f"Input {name} must be a list with one item per text. Received: "
                     f"{_shown(values)}",
                 )
-        sizes = {len(values) for values in columns.values()}
-        if len(sizes) > 1:
-            raise HTTPException(400, "All inputs must have the same number of items")
-        check_num_texts(sizes.pop(), self._config)
+        sizes = {name: len(values) for name, values in columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise HTTPException(400, wording.unequal_inputs(sizes))
+        check_num_texts(max(sizes.values()), self._config)
         return {
             name: [self._value(name, info, item) for item in columns[name]]
             for name, info in signature.inputs.items()

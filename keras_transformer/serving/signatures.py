@@ -1,14 +1,15 @@
 """The signatures of an exported model: strings in, strings and scores out.
 
-The first axis of all inputs and outputs is the batch, of any size including 0. Rows are
-independent, so a server may batch the requests of several clients.
+The first axis of all inputs and outputs is the batch, of any size including 0, which
+all inputs must share. Rows are independent, so a server may batch the requests of
+several clients.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from keras_transformer import decoding
+from keras_transformer import decoding, wording
 from keras_transformer.documents import graph_text
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.generator import longest
@@ -20,6 +21,20 @@ Tensors = dict[str, tf.Tensor]
 
 def _batched(dtype: tf.DType, name: str) -> tf.TensorSpec:
     return tf.TensorSpec([None], dtype, name=name)
+
+
+def _of_one_batch(**inputs: tf.Tensor) -> list[tf.Tensor]:
+    """Return the inputs of a signature; the graph refuses batches of other sizes."""
+    sizes = [tf.size(value) for value in inputs.values()]
+    form = wording.unequal_inputs(dict.fromkeys(inputs, "{}"))
+    # The plain operation: `tf.debugging.Assert` would add a branch.
+    check = tf.raw_ops.Assert(
+        condition=tf.reduce_all(tf.equal(sizes[0], sizes)),
+        data=[tf.strings.format(form, sizes)],
+    )
+    # What follows waits for the check, so that no other error comes first.
+    with tf.control_dependencies([check]):
+        return [tf.identity(value) for value in inputs.values()]
 
 
 class ServingModule(tf.Module):
@@ -107,6 +122,7 @@ class ServingModule(tf.Module):
         Returns:
             Same as `serving_default`; translation and score include the prefix.
         """
+        text, prefix = _of_one_batch(text=text, prefix=prefix)
         return _best(self.translator.translate_with_prefix(text, prefix))
 
     @tf.function(
@@ -144,6 +160,9 @@ class ServingModule(tf.Module):
             "translation", string `[batch]`; "log_probability", float32 `[batch]`, of
             the unmodified model; "truncated", bool `[batch]`.
         """
+        text, temperature, top_k, top_p, seed = _of_one_batch(
+            text=text, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+        )
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
@@ -207,6 +226,7 @@ class ServingModule(tf.Module):
             without length penalty; "num_tokens", int32 `[batch]`: tokens of the target,
             including EOS. Texts over the length limit are cut.
         """
+        text, target_text = _of_one_batch(text=text, target_text=target_text)
         translator, config = self.translator, self.translator.model.config
         source, _ = translator.source_tokens(text)
         target, _ = translator.target_tokens(target_text)
@@ -291,6 +311,9 @@ class ServingModule(tf.Module):
         Returns:
             Same as `serving_default`; "" with score -1e7 for an unknown language.
         """
+        text, source_language, target_language = _of_one_batch(
+            text=text, source_language=source_language, target_language=target_language
+        )
         if self.translator.tokenizer.language_tokens:
             return self._into(target_language, text)
         translator = self.translator

@@ -1,8 +1,8 @@
 // Runs every signature of an exported model with the loader that TF Serving uses.
 //
-//   run_signatures SAVED_MODEL OPS.so < LINES
+//   run_signatures SAVED_MODEL OPS.so [INPUT] < LINES
 //
-// An input line is a source and, after a tab, a second text for the signatures that
+// The input INPUT lacks the last row. An input line is a source and, after a tab, a second text for the signatures that
 // take one. Prints lines "SIGNATURE \t OUTPUT \t ROW \t VALUES". Uses no Python.
 #include <iostream>
 #include <string>
@@ -87,7 +87,9 @@ int main(int argc, char** argv) {
     if (name.rfind("__saved_model", 0) == 0) continue;  // initialization
     std::vector<std::pair<std::string, Tensor>> inputs;
     for (const auto& [key, info] : signature.inputs()) {
-      inputs.emplace_back(info.name(), MakeInput(key, info.dtype(), lines));
+      std::vector<std::string> rows = lines;
+      if (argc > 3 && key == argv[3]) rows.pop_back();
+      inputs.emplace_back(info.name(), MakeInput(key, info.dtype(), rows));
     }
     std::vector<std::string> keys, fetches;
     for (const auto& [key, info] : signature.outputs()) {

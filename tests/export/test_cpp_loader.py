@@ -45,17 +45,22 @@ def runner(tmp_path_factory, repository):
     return binary
 
 
-def run(runner, version, lines):
-    """Run the program and return {(signature, output): rows of printed values}."""
+def run_program(runner, version, lines, *arguments):
+    """Run the program; return its process."""
     import tensorflow_text
 
     operators = pathlib.Path(tensorflow_text.__file__).parent / "python" / "ops"
-    result = subprocess.run(
-        [runner, version, operators / "_sentencepiece_tokenizer.so"],
+    return subprocess.run(
+        [runner, version, operators / "_sentencepiece_tokenizer.so", *arguments],
         input="".join(f"{line}\n" for line in lines).encode(),
         capture_output=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
+
+
+def run(runner, version, lines):
+    """Run the program and return {(signature, output): rows of printed values}."""
+    result = run_program(runner, version, lines)
     assert result.returncode == 0, result.stderr.decode()[-3000:]
     outputs = collections.defaultdict(list)
     for line in result.stdout.decode().removesuffix("\n").split("\n"):
@@ -95,6 +100,16 @@ def check_same_outputs(runner, version):
 @pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
 def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
     check_same_outputs(runner, request.getfixturevalue(export))
+
+
+@pytest.mark.parametrize("name", ["prefix", "target_text", "seed"])
+def test_an_input_of_another_size_is_refused_in_cpp(runner, small_export, name):
+    result = run_program(runner, small_export, ["A dog\tzwei"] * 2, name)
+    assert result.returncode == 1
+    error = result.stderr.decode()
+    assert "The inputs must have the same number of items" in error
+    assert "text=2" in error
+    assert f"{name}=1" in error
 
 
 @pytest.mark.long

@@ -197,7 +197,10 @@ def test_a_wrong_number_is_refused(client, name, value):
 def test_columns_of_different_lengths_are_refused(client):
     inputs = {"text": ["a", "b"], "temperature": [1], "seed": [1, 2]}
     answer = predict(client, {"signature_name": "sample", "inputs": inputs})
-    assert "must have the same number of items" in error_of(answer, 400)
+    assert error_of(answer, 400) == (
+        "The inputs must have the same number of items, one for each text. Received: "
+        "text=2, temperature=1, seed=2."
+    )
 
 
 def test_deep_json_is_refused():

@@ -82,6 +82,33 @@ def test_every_row_gets_an_answer_of_the_documented_type(signatures, name, texts
             assert np.all(np.isfinite(value))
 
 
+@pytest.fixture(scope="module")
+def with_several_inputs(signatures):
+    """The signatures that take more than the text, `multilingual` among them."""
+    module = ServingModule(make_translator(placeholders=(">>de<<", ">>fr<<")))
+    several = {**signatures, "multilingual": module.signatures()["multilingual"]}
+    yield {  # bound functions do not keep their module alive
+        name: signature
+        for name, signature in several.items()
+        if len(inputs_of(name, [])) > 1
+    }
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1), (2, 0), (0, 1)])
+@pytest.mark.parametrize("name", ["prefix", "score", "sample", "multilingual"])
+def test_inputs_of_other_sizes_are_refused_by_name(with_several_inputs, name, sizes):
+    """The first size is that of one input, the second that of all others."""
+    assert len(with_several_inputs) == 4
+    few, others = (inputs_of(name, ["A dog"] * size) for size in sizes)
+    for one in few:
+        inputs = {**others, one: few[one]}
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            with_several_inputs[name](**inputs)
+        _, shown = str(error.value).split("one for each text. Received: ")
+        shown = shown.split(".")[0].split(", ")
+        assert {*shown} == {f"{key}={len(value)}" for key, value in inputs.items()}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_does_not_depend_on_its_batch(signatures, name):
     """A server may put the requests of several clients into one batch."""
