@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_transformer import white_space
 from keras_transformer.config import SPACE
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -18,6 +19,15 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 def words_of_text(text: str) -> list[str]:
     """Return the words of a text: what U+0020 separates."""
     return [word for word in text.split(" ") if word]
+
+
+def num_blank_words(text: str) -> int:
+    """Return how many words at the beginning of a text are only white space.
+
+    Such as U+00A0. A model reads a text without the white space at its ends.
+    """
+    outer = text[: len(text) - len(text.lstrip(white_space.SPACES))]
+    return len(words_of_text(outer + ".")) - 1
 
 
 def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
@@ -41,6 +51,11 @@ def words_of_pieces(text: str, pieces: Sequence[str]) -> np.ndarray | None:
         ends = np.cumsum([len(word) for word in words])
         numbers = np.searchsorted(ends, starts, side="right")
         return np.where((starts < 0) | (lengths == 0), -1, numbers)
+    if (stripped := white_space.strip(text)) != text:
+        numbers = words_of_pieces(stripped, pieces)
+        if numbers is None:
+            return None
+        return np.where(numbers < 0, -1, numbers + num_blank_words(text))
     # Characters that the vocabulary lacks, or that it normalizes.
     begins = np.array([piece.startswith(SPACE) for piece in pieces], bool)
     if begins.sum() == len(words):

@@ -20,6 +20,11 @@ from keras_transformer.words import words_of_pieces, words_of_text
         ("A é b", ["▁A", "▁", "<0xC3>", "<0xA9>", "▁b"], [0, -1, 1, 1, 2]),
         # Cut to the length that the model reads.
         ("A dog runs", ["▁A", "▁d"], [0, 1]),
+        # Outer white space has no pieces.
+        ("\u00a0A dog\t", ["▁A", "▁dog"], [0, 1]),
+        ("\u00a0 \t A dog \u200b", ["▁A", "▁dog"], [2, 3]),
+        ("\u00a0 A dog", [">>de<<", "▁A", "▁do", "g"], [-1, 1, 2, 2]),
+        ("A dog\u00a0", ["▁A", "▁dog", "\u00a0"], [0, 1, 1]),
         ("", [], []),
         ("", [">>de<<"], [-1]),
     ],

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 import tqdm
 
-from keras_transformer import config, text_files
+from keras_transformer import config, text_files, white_space
 from keras_transformer.data import alignments, corpus, masking, metadata
 from keras_transformer.data.sources import ParallelSource
-from keras_transformer.words import words_of_text
+from keras_transformer.words import num_blank_words, words_of_text
 
 # A sentence with more characters than this per token of `max_length` is dropped without
 # tokenizing it, because it has more than `max_length` tokens in any vocabulary.
@@ -133,7 +133,7 @@ class PartReader:
             reason = self._reason(pair)
             reasons.append(reason)
             if compares and reason == Drop.KEPT:
-                keys += _key(pair)
+                keys += _key(_stripped(pair))
         self._reasons = np.frombuffer(reasons, np.uint8)
         if compares:
             kept = self._reasons == Drop.KEPT
@@ -154,7 +154,7 @@ class PartReader:
         is_drawn = np.zeros(len(self._reasons), bool)
         is_drawn[kept] = True
         for pair in itertools.compress(self._decoded(), is_drawn):
-            yield from pair[:num_sides]
+            yield from _stripped(pair)[:num_sides]
 
     def encode(
         self,
@@ -173,10 +173,14 @@ class PartReader:
         """
         reasons = self._reasons.copy()
         kept = np.flatnonzero(reasons == Drop.KEPT)
-        pairs = self._noted(self._progress(self._decoded(), "encode"))
+        decoded = self._progress(self._decoded(), "encode")
+        links: Iterable = itertools.repeat(())
+        if self._alignments is not None:
+            decoded, unstripped = itertools.tee(decoded)
+            links = map(_moved, unstripped, self._alignments)
+        pairs = self._noted(decoded)
         if raw:
             pairs = _copied(pairs, raw)
-        links = itertools.repeat(()) if self._alignments is None else self._alignments
         aligned = zip(pairs, links, strict=False)
         chunks = _chunks(itertools.compress(aligned, reasons == Drop.KEPT))
         encoders = (tokenizer, tokenizer if target is None else target)
@@ -201,15 +205,19 @@ class PartReader:
             yield from lines
 
     def _noted(self, pairs):
-        """Yield pairs with their prefix, and note some of those that `scan` dropped."""
+        """Yield pairs as they are encoded, and note some of those that `scan` dropped.
+
+        They have no white space at their ends, and their prefix.
+        """
         prefix = self.part.prefix and self.part.prefix + " "
         for index, (pair, reason) in enumerate(
             zip(pairs, self._reasons.tobytes(), strict=True)
         ):
             if reason:
                 self._note(reason, index, pair or ("", ""))
-            if prefix and pair and pair[0].strip():
-                pair = (prefix + pair[0], pair[1])
+            if pair:
+                source, target = _stripped(pair)
+                pair = (prefix + source if source else "", target)
             yield pair
 
     def _note(self, reason, index, pair):
@@ -341,7 +349,7 @@ class PartReader:
     def _reason(self, pair) -> Drop:
         if pair is None:
             return Drop.INVALID_UTF8
-        if not pair[0].strip() or not pair[1].strip():
+        if any(map(white_space.is_blank, pair)):
             return Drop.BLANK
         most = _CHARACTERS_PER_TOKEN * self._filters.max_length
         if len(pair[0]) > most or len(pair[1]) > most:
@@ -405,6 +413,20 @@ class PartReader:
             unit=" pairs",
             disable=None,
         )
+
+
+def _stripped(pair: tuple[str, str]) -> tuple[str, str]:
+    """Return a pair without white space at the ends of its sides."""
+    return white_space.strip(pair[0]), white_space.strip(pair[1])
+
+
+def _moved(pair: tuple[str, str] | None, links: alignments.Links) -> alignments.Links:
+    """Return the links of a pair's words as `_stripped` counts them."""
+    moved = [num_blank_words(side) for side in pair or ()]
+    if not any(moved):
+        return links
+    each = np.subtract(links, moved).tolist() if links else []
+    return [link for link in each if min(link) >= 0]
 
 
 def _where(fits, new, old):

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer import language_tokens
+from keras_transformer.white_space import SPACES
 
 # RE2 has no lookahead, so words are compared with the word that follows.
-_LINE_END = r"\r\n|[\n\r\v\f\t\x1c-\x1e\x{85}\x{2028}\x{2029}]"
-_SPACE_CLASS = r" \x1f\p{Zs}\x{200b}\x{2060}\x{feff}"
-_SPACES = f"[{_SPACE_CLASS}]+"
-_NO_WORD = rf"{_SPACE_CLASS}\n\r\v\f\t\x1c-\x1e\x{{85}}\x{{2028}}\x{{2029}}>"
+_LINE_ENDS = "\n\r\v\f\t\x1c\x1d\x1e\x85\u2028\u2029"
+_LINE_END = f"\r\n|[{_LINE_ENDS}]"
+_SPACES = f"[{''.join(each for each in SPACES if each not in _LINE_ENDS)}]+"
+_NO_WORD = f"{SPACES}>"
 # Chinese and Japanese have no space after punctuation.
 _WIDE_END = "\u3002\uff01\uff1f"
 _WIDE = f"{_WIDE_END}\u3001\uff0c\uff1b\uff1a"

@@ -12,23 +12,19 @@ from typing import NamedTuple
 import sentencex
 
 from keras_transformer import language_tokens
+from keras_transformer.white_space import SPACES
 
 # Rules for sentences in languages that sentencex does not know.
 DEFAULT_LANGUAGE = "en"
 # Sentences with more characters per token of the model's limit are divided before they
 # are translated. The others are divided if the model says that it cut them.
 _CHARACTERS_PER_TOKEN = 8
-# str.strip() without arguments leaves zero-width spaces and byte order marks.
-_SPACES = r"[\s\u200b\u2060\ufeff]"
-_SPACE_CHARACTERS = "\u200b\u2060\ufeff" + "".join(
-    filter(str.isspace, map(chr, range(0x3001)))
-)
 # Quote signs of e-mails, which are none of a language token, then a bullet, a number or
 # the sign of a heading.
 _MARKER = re.compile(
-    rf"(?:{_SPACES}|>(?!>[^<>\s]+<<))*"
+    rf"(?:[{SPACES}]|>(?!>[^<>\s]+<<))*"
     r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
-    rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\)){_SPACES}+)?"
+    rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\))[{SPACES}]+)?"
 )
 _BRACKET = re.compile("[<>]")
 # Where a clause ends: before the spaces after a punctuation mark, or after one that
@@ -211,9 +207,9 @@ def _chunk_spans(text, language):
 
 def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield a part of a text without outer spaces, if it has letters."""
-    part = text[start:end].rstrip(_SPACE_CHARACTERS)
+    part = text[start:end].rstrip(SPACES)
     if any(character.isalpha() for character in part):
-        yield end - len(text[start:end].lstrip(_SPACE_CHARACTERS)), start + len(part)
+        yield end - len(text[start:end].lstrip(SPACES)), start + len(part)
 
 
 def divide(text: str, tokens: Collection[str] = ()) -> Division | None:

@@ -18,6 +18,7 @@ from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
 from keras_transformer.decoding.beam_search import AllowedTokens, StepFunction
 from keras_transformer.inference import length_groups
+from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.decoder_step import FEW_ROWS
 from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.shortlist import OutputIds, Shortlist
@@ -261,6 +262,9 @@ class SequenceGenerator(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize texts for the model, in the graph.
 
+        White space at the ends of a text does not count, nor do symbols before it in a
+        text that has nothing else; see `white_space`.
+
         Args:
             text: string `[batch]`, UTF-8.
             prefix_ids: Same as in `Tokenizer.tokenize_told`; None: the tokenizer's own.
@@ -269,13 +273,14 @@ class SequenceGenerator(tf.Module):
             int32 `[batch, source_length]`, each with EOS, then padding; and bool
             `[batch]`, whether the text was cut to `max_input_length` tokens.
         """
+        cleaned = clean(text, self.tokenizer.markers)
         if prefix_ids is None:
-            return self._cut_and_end(self.tokenizer.tokenize(text))
-        return self._cut_and_end(self.tokenizer.tokenize_told(text, prefix_ids))
+            return self._cut_and_end(self.tokenizer.tokenize(cleaned))
+        return self._cut_and_end(self.tokenizer.tokenize_told(cleaned, prefix_ids))
 
     def target_tokens(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize target texts; arguments and results same as in `source_tokens`."""
-        return self._cut_and_end(self.tokenizer.tokenize_target(text))
+        return self._cut_and_end(self.tokenizer.tokenize_target(clean(text)))
 
     def _cut_and_end(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Cut rows at the input limit and append EOS; see `source_tokens`."""

@@ -24,6 +24,7 @@ from keras_transformer.inference.batching import (
     in_batches,
     in_blocks,
 )
+from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.word_alignment import (
@@ -236,7 +237,8 @@ class Translator(SequenceGenerator):
             limit counts from its end.
         """
         tokens, truncated = self.source_tokens(text)
-        prefix = tf.cast(self.tokenizer.tokenize_target(target_prefix), tf.int32)
+        prefix = self.tokenizer.tokenize_target(clean(target_prefix))
+        prefix = tf.cast(prefix, tf.int32)
         forced = prefix[:, : self.decoding.max_input_length].to_tensor(
             self.model.config.pad_id
         )

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_transformer import atomic_files, text_files
+from keras_transformer import atomic_files, text_files, white_space
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.parsing.parser import (
     Parse,
@@ -103,9 +103,10 @@ def read_sentences(
         except ValueError as error:
             sentences.leave_out(index, str(error))
             continue
+        text = white_space.strip(text)
         # Split at ASCII white space, same as the parser.
-        found = line.split() if tokenized else words.penn_words(text)
-        if not found:
+        found = text.encode().split() if tokenized else words.penn_words(text)
+        if white_space.is_blank(text) or not found:
             sentences.leave_out(
                 index,
                 f"{sentences.location(index)}, has no words. Give one sentence per "

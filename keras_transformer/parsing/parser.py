@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer import config
+from keras_transformer import config, white_space
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.inference.batching import in_batches
+from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import Tree, delinearise, graph_text, repair
@@ -168,7 +169,7 @@ class Parser(SequenceGenerator):
     # Shared by `parse` and `parse_batch`, so that it is traced once.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _answers(self, text):
-        words = graph_text.split_words(text)
+        words = graph_text.split_words(clean(text))
         tokens, truncated = self._read(words)
         num_words = self.words_to_cover(words)
         result = self.search(tokens, num_words)
@@ -192,7 +193,7 @@ class Parser(SequenceGenerator):
 
     def too_long(self, sentences: Sequence[str]) -> list[bool]:
         """Return which sentences exceed the model's input limit."""
-        words = graph_text.split_words(tf.constant(sentences, tf.string))
+        words = graph_text.split_words(clean(tf.constant(sentences, tf.string)))
         return self._read(words)[1].numpy().tolist()
 
     def _read(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -239,10 +240,11 @@ class Parser(SequenceGenerator):
 
     def _tree(self, sentence: str, symbols: Any, is_valid: bool) -> Tree | None:
         """Return the tree of a sentence, repaired if it is not valid."""
-        # Split at ASCII white space, same as `split_words`.
-        words = [word.decode() for word in sentence.encode().split()]
-        if not words:
+        if white_space.is_blank(sentence):
             return None
+        # Split at ASCII white space, same as `split_words`.
+        stripped = white_space.strip(sentence).encode()
+        words = [word.decode() for word in stripped.split()]
         labels = self.vocabulary.decode(symbols.tolist())
         word_symbols = self.vocabulary.word_symbols
         if not is_valid:

@@ -62,6 +62,7 @@ class MappedTokenizer(tokenizer.Tokenizer):
             [source, target], [vocabulary, target_vocabulary]
         )
         self.languages = settings.get("languages") or _languages(vocabulary)
+        self.markers = tuple(filter(language_tokens.code_of, vocabulary))
         never_written = {
             target_vocabulary[_UNKNOWN],
             *settings["special_ids"].values(),

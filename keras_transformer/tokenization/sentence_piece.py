@@ -63,6 +63,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         self.languages = {code: number for code, number in codes if code}
         ids = {name: number for number, name in enumerate(names)}
         self.placeholders = tokenizer.placeholders_of([proto], [ids])
+        self.markers = _markers(proto)
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -204,6 +205,18 @@ def is_symbol(word: str) -> bool:
     return bool(
         language_tokens.code_of(word) or any(form.fullmatch(word) for form in forms)
     )
+
+
+def _markers(proto: bytes) -> tuple[str, ...]:
+    """Return the languages and tags that a vocabulary was trained with."""
+    model = sentencepiece_proto.ModelProto.FromString(proto)
+    given = (
+        each.piece.removeprefix(_SPACE)
+        for each in model.pieces
+        if each.type == sentencepiece_proto.USER_DEFINED
+        and each.piece.startswith(_SPACE)
+    )
+    return tuple(filter(is_symbol, given))
 
 
 def symbol_piece(symbol: str) -> str:

@@ -74,6 +74,10 @@ class Tokenizer(tf.Module):
     # Ids of the placeholders and tags by name: pieces such as "<ph1>".
     placeholders: Mapping[str, int] = types.MappingProxyType({})
 
+    # Symbols that a source may begin with and that are no text: languages such as
+    # ">>de<<", and tags such as "<news>".
+    markers: Sequence[str] = ()
+
     # Set by a subclass: the vocabulary's file name, beside `DESCRIPTION_NAME`.
     vocabulary_name: str
 

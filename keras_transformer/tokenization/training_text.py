@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 
-from keras_transformer import config
+from keras_transformer import config, white_space
 from keras_transformer.tokenization import tokenizer
 
 # SentencePiece skips lines with more bytes than its limit, so longer lines are split,
@@ -31,7 +31,7 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
     is_empty = True
     for text in texts:
         for part in _PARTS.findall(_NOT_LEARNED.sub(" ", text)):
-            if sentence := part.strip():
+            if sentence := white_space.strip(part):
                 is_empty = False
                 yield sentence
     if is_empty:

@@ -147,7 +147,7 @@ def test_the_model_reads_brackets_in_the_form_of_the_treebank(parser):
 
 
 def test_sentences_without_words_have_no_tree(parser):
-    for parse in parser.parse(["", " \n"]):
+    for parse in parser.parse(["", " \n", "\u00a0", "\u200b \t", " \u0301"]):
         assert parse == (None, 0.0, False, True)
     assert parser.parse([]) == []
     assert {len(value) for value in batch_of(parser, []).values()} == {0}
