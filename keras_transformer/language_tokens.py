@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from keras_transformer import white_space
 from keras_transformer.config import SPACE
 
 # These are regular expressions of Python and of RE2.
 TOKEN = r">>[^<>\s]+<<"
 # A token whose code looks like one of a language, such as ">>de<<" or ">>zh_Hans<<".
 LIKELY_TOKEN = r">>[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*<<"
-# White space, and characters without width, before and after a token.
-SPACES = (
-    "[\\s\u0085\u00a0\u1680\u2000-\u200b\u2028\u2029\u202f\u205f-\u2060\u3000\ufeff]*"
-)
+# White space before and after a token.
+SPACES = f"[{white_space.SPACES}]*"
 
 _LEADING = re.compile(f"{SPACES}({TOKEN}){SPACES}")
 _LIKELY = re.compile(f"{SPACES}({LIKELY_TOKEN})")
