@@ -334,7 +334,7 @@ def test_text_files_tell_their_language_to_a_vocabulary_of_several(folder, progr
     assert int(corpus[0][0][0]) == tokenizer.languages["de"]
     config = config_of(folder / "plain_de", train_steps=1, tokens_per_batch=400)
     assert config.default_language == "de"
-    model_dir = ModelDir(folder / "told")
+    model_dir = ModelDir(folder / "one_direction")
     tokenizer.save(model_dir.tokenizer_path)
     model_dir.write_config(config)
     assert model_dir.load_told_tokenizer().default_language == "de"
