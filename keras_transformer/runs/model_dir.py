@@ -127,6 +127,13 @@ class ModelDir:
             f"bin/train.py --model_dir={self.path}, or pass --checkpoint."
         )
 
+    def find_weights(self) -> pathlib.Path | None:
+        """Return the path of weights in the folder, of checkpoints first; or None."""
+        for kind in ("checkpoints", "averaged", "best"):
+            if found := self.checkpoints(kind).latest():
+                return found.path
+        return self.model_path if self.model_path.exists() else None
+
     def load_tokenizer(self) -> Any:
         """Load the tokenizer that the model was trained with."""
         return tokenization.load(self.tokenizer_path)
@@ -338,7 +345,7 @@ class ModelDir:
             NotADirectoryError: If it is a file.
         """
         atomic_files.check_folder(self.path)
-        if self.config_path.exists():
+        if self.config_path.exists() or self.find_weights():
             raise FileExistsError(
                 f"{self.path} already holds a model. Give another --{flag}."
             )

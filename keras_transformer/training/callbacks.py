@@ -266,6 +266,8 @@ class Evaluate(StepCallback):
             decides.
         is_due: Whether to evaluate after a step, from 1.
         best_folder: Keeps the best checkpoint; None: another process does.
+        before_best: Called before a best checkpoint is saved, with the step and the
+            state before its evaluation.
         best_metric: "bleu", higher is better, with the loss to break ties, or "loss",
             lower is better.
         patience: Evaluations without a new best after which training stops; None:
@@ -280,6 +282,7 @@ class Evaluate(StepCallback):
         evaluate: Callable[[], dict[str, float]],
         is_due: Callable[[int], bool],
         best_folder: CheckpointFolder | None,
+        before_best: Callable[[int, dict[str, Any]], None] = lambda step, state: None,
         best_metric: str = "bleu",
         patience: int | None = None,
         state: Mapping[str, Any] | None = None,
@@ -290,6 +293,7 @@ class Evaluate(StepCallback):
         self._evaluate = evaluate
         self._is_due = is_due
         self._best_folder = best_folder
+        self._before_best = before_best
         self._best_metric = best_metric
         self._patience = patience
         self._log = log or RunLog()
@@ -320,8 +324,8 @@ class Evaluate(StepCallback):
         if not self._is_due(step):
             return
         metrics = self._evaluate()
-        self.evaluated_step = step
         is_best = self._keep_best(step, metrics)
+        self.evaluated_step = step
         shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         self._log.write(f"validation at step {step:,}: {shown}{'  (best)' * is_best}")
         self._log.scalars(step, metrics)
@@ -353,9 +357,10 @@ class Evaluate(StepCallback):
         if not is_better or not all(map(math.isfinite, rank)):
             self.evaluations_since_best += 1
             return False
-        self.best_metrics, self.evaluations_since_best = metrics, 0
         if self._best_folder is not None:
+            self._before_best(step, self.state())
             self._best_folder.save(step, {"metrics": metrics}, model=self.model)
+        self.best_metrics, self.evaluations_since_best = metrics, 0
         return True
 
     def _rank(self, metrics):

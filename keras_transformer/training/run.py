@@ -52,7 +52,8 @@ def train(
         A summary for people and programs.
 
     Raises:
-        ValueError: If `model_dir` holds another run, or the corpus does not fit.
+        ValueError: If `model_dir` holds another run, or weights without a checkpoint,
+            or the corpus does not fit.
         FileNotFoundError: If `data_dir` is not a prepared corpus.
         LockedError: If another process trains in `model_dir`.
         DivergedError: If loss or gradients were not finite in several steps in a row.

@@ -45,10 +45,20 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         make_log(run, "train"),
         first_step=resume.step,
     )
+    folder = run.model_dir.checkpoints()
+    folder.keep = options.keep_checkpoints or run.config.training.average_last
+    # Not of `evaluate`: in a reference cycle, logs would stay open.
+    before_evaluation = {"skipped": skipped, "progress": progress}
     evaluate = callbacks.Evaluate(
         make_evaluation(run, progress),
         lambda step: step % every == 0 or step == total_steps,
         run.model_dir.checkpoints("best") if is_chief else None,
+        lambda step, evaluated: save_first(
+            run,
+            folder,
+            step,
+            {**state_of(before_evaluation), **evaluated, "best_measure": measure},
+        ),
         measure["metric"],
         options.early_stopping_evaluations,
         saved,
@@ -56,16 +66,14 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         first_step=resume.step,
     )
     # First "skipped", so that the others do not count the step at which it ends `fit`.
-    with_state = {"skipped": skipped, "progress": progress, "evaluate": evaluate}
+    with_state = {**before_evaluation, "evaluate": evaluate}
     made = dict(with_state)
     if is_chief:
-        folder = run.model_dir.checkpoints()
-        folder.keep = options.keep_checkpoints or run.config.training.average_last
         made["save"] = callbacks.SaveCheckpoints(
             folder,
             options.checkpoint_every_steps,
             options.minutes_between_checkpoints(),
-            # Not of `made`: in a reference cycle, logs would stay open.
+            # Not of `made`, for the same reason.
             lambda: {**state_of(with_state), "best_measure": measure},
             lambda: not skipped.is_skipping,
             first_step=resume.step,
@@ -78,8 +86,21 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
 
 def state_of(made: Callbacks) -> dict[str, Any]:
     """Return what a resumed run needs to know of its callbacks."""
-    parts = ("evaluate", "skipped", "progress")
-    return {name: value for part in parts for name, value in made[part].state().items()}
+    parts = [made[name] for name in ("evaluate", "skipped", "progress") if name in made]
+    return {name: value for part in parts for name, value in part.state().items()}
+
+
+def save_first(
+    run: Run, folder: checkpoints.CheckpointFolder, step: int, state: dict[str, Any]
+) -> None:
+    """Save a checkpoint if the run has none yet.
+
+    A run does this before it keeps any other weights: weights without a checkpoint are
+    then never those of a run that was killed.
+    """
+    if folder.latest() is None:
+        model = run.model
+        folder.save(step, state, model=model, optimizer=model.optimizer)
 
 
 def stop_if_asked(run: Run) -> None:

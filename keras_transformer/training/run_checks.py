@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from typing import Any
 
 from keras_transformer import data, tokenization
@@ -11,10 +12,39 @@ from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.training.strategies import Process
 
 # Fields of `config.json` that may change when a run is resumed. The corpus has a check
 # of its own.
 _FREE = {"train_steps", "average_last", "accumulate_steps", "corpus_hash"}
+
+
+def check_weights_are_kept(
+    model_dir: ModelDir, process: Process, init_checkpoint: str | None
+) -> None:
+    """Raise ValueError, in all processes, if training would overwrite foreign weights.
+
+    A run saves a checkpoint before any other weights, so weights without one were made
+    or copied by something else. Only `model.keras` may become that of a run which
+    begins from it: an average or a best would be taken for the run's own.
+    """
+    found = model_dir.find_weights()
+    is_safe = found is None or found.parent == model_dir.checkpoints().path
+    if found == model_dir.model_path and init_checkpoint is not None:
+        start = pathlib.Path(init_checkpoint)
+        is_safe = start.resolve() == model_dir.path.resolve()
+    if not process.from_chief(float(not is_safe)):
+        return
+    remedy = "Use another --model_dir."
+    if model_dir.config_path.exists():
+        remedy = (
+            f"To begin from them, give --init_checkpoint={model_dir.path} and another "
+            "--model_dir."
+        )
+    raise ValueError(
+        f"{model_dir.path} holds weights ({found or 'on worker 0'}) and no checkpoint "
+        f"to resume from: training would overwrite them. {remedy}"
+    )
 
 
 def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:

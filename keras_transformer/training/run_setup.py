@@ -153,10 +153,14 @@ def check(context: RunContext) -> RunContext:
         The context, its configuration with the corpus's hash.
 
     Raises:
-        ValueError: If they do not; the message names what differs.
+        ValueError: If they do not, or `model_dir` holds weights that are no run's; the
+            message names what differs.
         FileNotFoundError: If `init_checkpoint` names no model.
     """
     model_dir, data_dir, options = context.model_dir, context.data_dir, context.options
+    run_checks.check_weights_are_kept(
+        model_dir, context.process, options.init_checkpoint
+    )
     run_checks.check_same_run(model_dir, context.config)
     corpus_hash = data.corpus_hash(data_dir)
     if not options.allow_changed_corpus:
