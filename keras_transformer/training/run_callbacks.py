@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,12 @@ from keras_transformer.data.corpus import SIDES
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.cost import training_flops
 from keras_transformer.runs import checkpoints
-from keras_transformer.training import callbacks, divergence, workers
+from keras_transformer.training import (
+    callbacks,
+    divergence,
+    validation_parts,
+    workers,
+)
 from keras_transformer.training.run_log import RunLog
 from keras_transformer.training.run_setup import ResumePoint, Run, RunContext
 
@@ -116,14 +123,28 @@ def make_log(run: Run, name: str) -> RunLog:
 
 
 def measure_of_best(context: RunContext) -> dict[str, Any]:
-    """Return the metric that decides the best checkpoint, and BLEU's sentences."""
-    if not context.options.bleu_sentences:
+    """Return the metric that decides the best checkpoint, and BLEU's sentences.
+
+    With "parts", the sentences and the tokenizer of each corpus, unless that is one
+    corpus with the tokenizer 13a: earlier releases measured all in this way.
+    """
+    parts = _scored_parts(context)
+    if not parts:
         return {"metric": "loss", "sentences": None}
-    available = data.read_metadata(context.data_dir).splits["valid"].pairs_read
-    return {
-        "metric": "bleu",
-        "sentences": min(context.options.bleu_sentences, available),
-    }
+    measure = {"metric": "bleu", "sentences": sum(len(part.lines) for part in parts)}
+    tokenizers = [part.bleu.tokenizer_signature for part in parts]
+    if tokenizers != ["13a"]:
+        measure["parts"] = {
+            part.name: [len(part.lines), tokenizer]
+            for part, tokenizer in zip(parts, tokenizers, strict=True)
+        }
+    return measure
+
+
+def _scored_parts(context: RunContext) -> list[validation_parts.ScoredPart]:
+    return validation_parts.scored_parts(
+        context.data_dir, context.options.bleu_sentences
+    )
 
 
 def with_same_measure(
@@ -136,7 +157,7 @@ def with_same_measure(
     """
     if state.get("best") is None or state.get("best_measure") == measure:
         return state
-    if "best_measure" not in state:
+    if "best_measure" not in state and "parts" not in measure:
         with contextlib.suppress(AttributeError, checkpoints.DamagedCheckpointError):
             metrics = run.model_dir.checkpoints("best").latest().state["metrics"]
             if metrics.get(measure["metric"]) == state["best"]:
@@ -166,8 +187,8 @@ def make_evaluation(
         ):
             metrics = measure_loss()
             if measure_bleu is not None:
-                bleu = measure_bleu() if process.is_chief else 0.0
-                metrics["bleu"] = process.from_chief(bleu)
+                scores = measure_bleu() if process.is_chief else {"bleu": 0.0}
+                metrics |= scores | {"bleu": process.from_chief(scores["bleu"])}
         return metrics
 
     return evaluate
@@ -202,18 +223,37 @@ def make_loss_measure(run: Run) -> Callable[[], dict[str, float]]:
     return measure_loss
 
 
-def make_bleu_measure(run: Run) -> Callable[[], float] | None:
-    """Return a function that measures BLEU; None if the options ask for none."""
-    sources, references = (
-        text_files.read_lines(f"{run.data_dir}/valid.{side}")[
-            : run.options.bleu_sentences
-        ]
-        for side in SIDES
-    )
-    if not sources:
+def make_bleu_measure(run: Run) -> Callable[[], dict[str, float]] | None:
+    """Return a function that measures BLEU and chrF; None if the options ask for none.
+
+    Both are means over the corpora of the validation split, whose own scores follow if
+    there are several.
+    """
+    parts = _scored_parts(run)
+    if not parts:
         return None
+    sources, references = (
+        text_files.read_lines(f"{run.data_dir}/valid.{side}") for side in SIDES
+    )
+    sources = [sources[line] for part in parts for line in part.lines]
     translator = Translator(run.model, run.tokenizer, run.config.decoding)
-    return lambda: sacrebleu.corpus_bleu(translator(sources), [references]).score
+    chrf = sacrebleu.CHRF()
+
+    def measure_bleu():
+        translations, metrics = iter(translator(sources)), {}
+        for part in parts:
+            texts = list(itertools.islice(translations, len(part.lines)))
+            expected = [[references[line] for line in part.lines]]
+            for name, metric in (("bleu", part.bleu), ("chrf", chrf)):
+                score = metric.corpus_score(texts, expected).score
+                metrics[f"{name}/{part.name}"] = score
+        means = {
+            name: statistics.fmean(metrics[f"{name}/{part.name}"] for part in parts)
+            for name in ("bleu", "chrf")
+        }
+        return means | (metrics if len(parts) > 1 else {})
+
+    return measure_bleu
 
 
 def batch_cost(run: Run, step: int) -> callbacks.BatchCost:

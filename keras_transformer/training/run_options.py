@@ -59,7 +59,8 @@ class RunOptions:
     # Steps between two evaluations on the validation split.
     evaluate_every_steps: int = _option(1000, minimum=1)
     # Validation sentences translated at each evaluation for BLEU, which then decides
-    # the best checkpoint; with 0 the loss decides. Default: 1000, for parsing 0.
+    # the best checkpoint; with 0 the loss decides. Several corpora have equal shares,
+    # and the mean of their BLEU decides. Default: 1000, for parsing 0.
     bleu_sentences: int | None = _option(None, minimum=0)
     # Stop after this many evaluations without a new best. Default: never.
     early_stopping_evaluations: int | None = _option(None, minimum=1)

@@ -24,6 +24,7 @@ from keras_transformer.training import (
     preflight,
     run_checks,
     signals,
+    validation_parts,
     workers,
 )
 from keras_transformer.training.guided_alignment import AlignmentGuide, NextWordGuide
@@ -167,6 +168,8 @@ def check(context: RunContext) -> RunContext:
         run_checks.check_same_corpus(model_dir, data_dir, corpus_hash)
     config = dataclasses.replace(context.config, corpus_hash=corpus_hash)
     run_checks.check_positions(data_dir, config)
+    # Raises if a tokenizer of BLEU is not installed.
+    validation_parts.scored_parts(data_dir, options.bleu_sentences)
     newest = model_dir.checkpoints().latest()
     if options.init_checkpoint and not newest:
         fine_tuning.check_can_start_from(options.init_checkpoint, config)
