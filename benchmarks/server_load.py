@@ -145,4 +145,4 @@ def _peak_megabytes(server: subprocess.Popen) -> int:
 
 
 if __name__ == "__main__":
-    programs.run(main)
+    programs.run(main, may_be_urls=[_SERVER])

@@ -94,7 +94,7 @@ def main() -> dict:
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main)
+    programs.run(main, may_be_urls=[_SYMBOLS])
 
 
 if __name__ == "__main__":

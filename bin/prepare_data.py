@@ -497,7 +497,7 @@ def _tokenizer_maker(given: corpora.Corpora | None):
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main)
+    programs.run(main, may_be_urls=[_TFDS_DATA_DIR])
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def chosen_heads() -> list[int]:
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main)
+    programs.run(main, may_be_urls=[_SOURCE, _TARGET])
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def format_answer(answer: dict) -> str:
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main)
+    programs.run(main, may_be_urls=[_SERVER])
 
 
 if __name__ == "__main__":

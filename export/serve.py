@@ -110,7 +110,7 @@ def load_model():
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main)
+    programs.run(main, may_be_urls=[_ALLOWED_ORIGIN, _HOST])
 
 
 if __name__ == "__main__":

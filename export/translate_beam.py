@@ -112,7 +112,9 @@ def main(beam_arguments: list[str]) -> dict:
 
 def run() -> None:
     """Run as a console script."""
-    programs.run(main, has_other_options=True)
+    # Beam and TensorFlow read and write them.
+    remote = [_SAVED_MODEL, _INPUT, _OUTPUT]
+    programs.run(main, has_other_options=True, may_be_urls=remote)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import glob
 import hashlib
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import stat
@@ -19,6 +20,7 @@ from typing import Any, BinaryIO
 # Contents of the hidden folder in which a folder is filled: the lock of the process
 # that fills it, the new folder, and during the exchange the old one.
 _LOCK, _NEW, _OLD = "being_filled.lock", "new", "replaced"
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
 def atomic_write(path: str | os.PathLike, data: bytes | str) -> None:
@@ -59,6 +61,7 @@ def open_whole(
         OSError: If the file cannot be written, or another program is writing the same
             `path`.partial; the old file stays.
     """
+    check_is_local(path)
     if os.path.exists(path) and not os.path.isfile(path):
         with _opened(path, "wb") as file:
             yield file
@@ -127,11 +130,39 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def check_folder(path: str | os.PathLike) -> None:
-    """Raise NotADirectoryError if `path` exists and is not a folder."""
+    """Raise unless `path` is or can be a folder.
+
+    Raises:
+        NotADirectoryError: If `path` exists and is not a folder.
+        ValueError: If it is a URL.
+    """
+    check_is_local(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise NotADirectoryError(
             f"{path} is a file, but a folder is needed: give another path."
         )
+
+
+def check_is_local(path: str | os.PathLike, name: str = "The path") -> None:
+    """Raise ValueError if `path` is a URL, which would become a local folder `gs:`.
+
+    Args:
+        path: The path, or any text.
+        name: Name of the argument, for the message.
+    """
+    path = os.fspath(path)
+    if not (match := _URL.match(path)):
+        return
+    if match[1].lower() == "file":
+        remedy = f"Give the path without {match[0]}."
+    else:
+        remedy = (
+            f"Mount {match[0]} and give the path there, or copy what is needed to and "
+            "from a local path."
+        )
+    raise ValueError(
+        f"{name} must be a path of this machine. {remedy} Received: {path}"
+    )
 
 
 def rename_to_number(

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from keras_transformer import atomic_files
+from keras_transformer.runs.model_dir import ModelDir
 
 
 class InterruptedRunError(Exception):
@@ -36,6 +38,35 @@ def test_text_is_written_as_utf_8(tmp_path):
 def test_bytes_are_written_as_they_are(tmp_path):
     atomic_files.atomic_write(str(tmp_path / "a.bin"), b"\x00\xff\r\n")
     assert (tmp_path / "a.bin").read_bytes() == b"\x00\xff\r\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("gs://bucket/x", "Mount gs:// and give the path there"),
+        ("s3a://bucket/x", "Mount s3a://"),
+        ("HTTPS://host/x", "Mount HTTPS://"),
+        ("file:///tmp/x", "Give the path without file://."),
+    ],
+)
+def test_a_url_is_no_path(path, remedy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for write in (
+        lambda: atomic_files.atomic_write(path, "x"),
+        lambda: atomic_files.atomic_folder(path).__enter__(),
+        lambda: ModelDir(path),
+    ):
+        with pytest.raises(ValueError, match=re.escape(remedy)) as found:
+            write()
+        assert str(found.value).endswith(f"Received: {path}")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["gs:/x", "a:b", "c://x", "x/gs://y", "Wörter://x"])
+def test_other_paths_may_have_colons(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    atomic_files.atomic_write(path, "x")
+    assert names(tmp_path) == [path.split("/")[0]]
 
 
 def test_missing_folders_are_made(tmp_path):

@@ -285,6 +285,56 @@ def test_every_program_refuses_a_closed_standard_output(repository):
     ]
 
 
+REMOTE = {
+    "bin/average_checkpoints.py": "--output=gs://bucket/x",
+    "bin/back_translate.py": "--output=s3://bucket/x.gz",
+    "bin/evaluate.py": "--report=https://host/x.json",
+    "bin/extend_vocabulary.py": "--text=a.en,gs://bucket/b.en",
+    "bin/import_model.py": "--input=hf://Helsinki-NLP/opus-mt-en-de",
+    "bin/make_shortlist.py": "--data_dir=hdfs://host:9000/data",
+    "bin/parse.py": "--saved_model=gs://bucket/x",
+    "bin/prepare_data.py": "--train_source=https://host/a.en",
+    "bin/reproduce.py": "--output_dir=gs://bucket/x",
+    "bin/train.py": "--model_dir=GS://bucket/x",
+    "bin/training_cost.py": "--preset=gs://bucket/x",
+    "bin/translate.py": "--ensemble=runs/a,gs://bucket/b",
+    "bin/visualize_attention.py": "--output=gs://bucket/x.html",
+    "export/client.py": "--input=ftp://host/x",
+    "export/convert_ctranslate2.py": "--output_dir=gs://bucket/x",
+    "export/convert_huggingface.py": "--report=abfs+ssl://x",
+    "export/export_saved_model.py": "--export_dir=gs://bucket/x",
+    "export/serve.py": "--glossary=gs://bucket/x",
+    "export/translate_beam.py": "--glossary=gs://bucket/x",
+}
+
+
+@pytest.mark.long
+def test_every_program_refuses_paths_of_other_machines(repository, tmp_path):
+    """Before it loads a model or makes a folder `gs:`."""
+    for path, option in REMOTE.items():
+        ended = subprocess.run(
+            [sys.executable, repository / path, option],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        said = f"{os.path.basename(path)}: {option.partition('=')[0]} must be a path of"
+        assert ended.stderr.startswith(said), path
+        assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), path
+    assert os.listdir(tmp_path) == []
+
+
+def test_texts_and_addresses_may_begin_as_a_url(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from absl import flags\nfrom keras_transformer.cli import programs\n"
+        "server = flags.DEFINE_string('server', None, '')\n"
+        "programs.run(lambda: print(server.value), may_be_urls=[server])\n"
+    )
+    command = [sys.executable, program, "--server=http://host:8501"]
+    assert subprocess.check_output(command, text=True) == "http://host:8501\n"
+
+
 def draw_trees(place):
     parse_files.write_parses(place, [ParseText("(S (XX a))", 0.0, False, True)], "svg")
 

@@ -8,12 +8,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from absl import app, flags
 from absl import logging as absl_logging
 
+from keras_transformer import atomic_files
 from keras_transformer.cli import startup
 
 # Errors of bad input. Any other error is a defect and keeps its traceback.
@@ -25,7 +26,10 @@ _JSON = flags.DEFINE_bool(
 
 
 def run(
-    main: Callable[..., Mapping[str, Any] | None], *, has_other_options: bool = False
+    main: Callable[..., Mapping[str, Any] | None],
+    *,
+    has_other_options: bool = False,
+    may_be_urls: Collection[flags.FlagHolder] = (),
 ) -> None:
     """Parse the flags, call `main` and exit: 0, or 1 after one line about bad input.
 
@@ -36,6 +40,8 @@ def run(
         main: Takes no arguments, or with `has_other_options` a list of strings.
         has_other_options: Whether `main` gets the arguments that are not flags of the
             program, in their order, to pass them on to a library.
+        may_be_urls: Flags that are no paths, or paths that a library reads from other
+            machines too. Every other flag is refused if its value begins as a URL.
     """
     module = sys.modules[main.__module__]
     program = os.path.basename(sys.argv[0])
@@ -50,6 +56,7 @@ def run(
             if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, lambda number, frame: sys.exit(128 + number))
         try:
+            _check_local(may_be_urls)
             summary = main(arguments[1:]) if has_other_options else main()
             if _JSON.value:
                 print(json.dumps(summary, ensure_ascii=False))
@@ -118,6 +125,15 @@ def needing(extra: str, what: str) -> Iterator[None]:
         raise ValueError(
             f"{what} needs {error.name}: install keras_transformer[{extra}]."
         ) from error
+
+
+def _check_local(may_be_urls: Collection[flags.FlagHolder]) -> None:
+    """Raise ValueError if a flag has the path of a file on another machine."""
+    for name in sorted(set(flags.FLAGS) - {flag.name for flag in may_be_urls}):
+        value = flags.FLAGS[name].value
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str):
+                atomic_files.check_is_local(each, f"--{name}")
 
 
 def _check_streams(program: str) -> None:

@@ -51,9 +51,13 @@ class ModelDir:
 
     Args:
         path: The folder; it need not exist yet.
+
+    Raises:
+        ValueError: If `path` is a URL.
     """
 
     def __init__(self, path: str | os.PathLike):
+        atomic_files.check_is_local(path)
         self.path = pathlib.Path(path)
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"

@@ -89,13 +89,14 @@ def export(
         The folder of the version, EXPORT_DIR/VERSION.
 
     Raises:
-        ValueError: If a signature is unknown, `num_best` is given for a parser, or the
-            export answers one of `check_texts` differently. No version is written then.
+        ValueError: If `export_dir` is a URL, a signature is unknown, `num_best` is
+            given for a parser, or the export answers one of `check_texts` differently.
+            No version is written then.
         OSError: If the disk is full or the folder cannot be written.
         ModuleNotFoundError: If `has_warmup` and the extra `serving` is not installed.
     """
-    export_dir = pathlib.Path(export_dir)
     atomic_files.check_folder(export_dir)
+    export_dir = pathlib.Path(export_dir)
     is_parser = isinstance(searcher, Parser)
     if is_parser and num_best is not None:
         raise ValueError(
@@ -229,10 +230,9 @@ def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
         ValueError: If the description is damaged.
     """
     path = os.path.join(saved_model, DESCRIPTION)
-    if not tf.io.gfile.exists(path):
+    content = _content(path)
+    if content is None:
         return {}
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
     try:
         description = json.loads(content)
         if isinstance(description, dict):
@@ -373,18 +373,30 @@ def _load(saved_model: str | os.PathLike) -> Any:
 def _read_graph(saved_model: str | os.PathLike) -> Any:
     """Read saved_model.pb; return its graph definition."""
     path = os.path.join(saved_model, "saved_model.pb")
-    if not tf.io.gfile.exists(path):
+    content = _content(path)
+    if content is None:
         raise FileNotFoundError(
             f"No saved_model.pb in {saved_model}. Give the folder with the version "
             "number, EXPORT_DIR/VERSION."
         )
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
     try:
         (graph,) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     except (DecodeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: export the model again.") from error
     return graph
+
+
+def _content(path: str) -> bytes | None:
+    """Return the content of a file, local or remote (gs://); None if there is none."""
+    try:
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"Could not read {path}: {atomic_files.reason(error)}."
+        ) from error
 
 
 def _translate_batch(serve: Callable) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
