@@ -8,6 +8,7 @@ tags and end tags.
 from __future__ import annotations
 
 import bisect
+import collections
 import dataclasses
 import html
 import re
@@ -43,6 +44,21 @@ _Translatable = tuple[int, int, str, tuple[str, ...]]
 # The next character of a text, until something that may be a tag: the parser takes
 # tags without an end for text.
 _CHARACTER = re.compile(r"(?s)&#?\w{1,40};?|(?!<[A-Za-z/!?]).")
+
+
+# White space of HTML, and attributes that no parser can take for something else.
+_SPACE = r"[ \t\n\f\r]"
+_VALUE = r"""(?:"[^"<>]*+"|'[^'<>]*+'|[^ \t\n\f\r"'<>=`]++)"""
+_ATTRIBUTE = rf"{_SPACE}++[^ \t\n\f\r\"'<>/=]++(?:{_SPACE}*+={_SPACE}*+{_VALUE})?+"
+# A formatting tag; its attributes, unless they are odd; its text and end if no other
+# tag is between. A parser repeats such elements until they end, all but "a".
+_FORMATTING = re.compile(
+    r"<(b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \t\n\f\r/>])"
+    rf"(?:((?:{_ATTRIBUTE})*+){_SPACE}*+/?>([^<]*+</\1{_SPACE}*+>)?+)?+",
+    re.ASCII | re.IGNORECASE,
+)
+# Equal tags that a parser repeats.
+_MOST_EQUAL = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +154,23 @@ def segment(
         tuple(page[start:end] for start, end in zip(starts, ends, strict=True)),
         text.without_unknown(own, sentences, tokens),
     )
+
+
+def num_repeated(page: str) -> int:
+    """Return how many elements a parser may add to a page, at most.
+
+    In `<b><p>x<b><p>x` nothing ends: each text gets all formatting before it again, so
+    that their number is quadratic. This takes a time linear in the length of the page.
+    """
+    equal: collections.Counter[str] = collections.Counter()
+    count = 0
+    for tag in _FORMATTING.finditer(page):
+        if tag[2] is None:
+            count += 1  # where it ends is unsure
+        elif tag[3] is None:
+            equal[tag[0].lower()] += 1
+    count += sum(min(each, _MOST_EQUAL) for each in equal.values())
+    return count * page.count("<")
 
 
 def _without(

@@ -48,6 +48,8 @@ _FORMATS = ("text", "html")
 _EXTRA_TOKENS = 4
 # Fields of a form besides its texts.
 _MORE_FIELDS = 100
+# Elements that the parser of a page may add: about two seconds and 120 MB.
+_MOST_REPEATED = 500_000
 _EXAMPLE = {"q": "A dog runs.", "source": "en", "target": "de"}
 _GLOSSARY_TEXT = {"type": "string", "description": "The text of a glossary file."}
 _GLOSSARY_TERMS = {
@@ -177,6 +179,7 @@ class LibreTranslate:
         self._check_alignment(languages, protection)
         find = segment
         if text_format == "html":
+            _check_formatting(texts)
             find = functools.partial(
                 web_page.segment, max_tag_pairs=protection.num_tag_pairs
             )
@@ -393,6 +396,16 @@ async def _read(request: fastapi.Request, config: ServerConfig) -> dict[str, Any
 
 def _invalid(reason: str) -> HTTPException:
     return HTTPException(400, f"Invalid request: {reason}")
+
+
+def _check_formatting(pages: Sequence[str]) -> None:
+    """Raise HTTPException if parsing pages would take too long."""
+    if sum(map(web_page.num_repeated, pages)) > _MOST_REPEATED:
+        raise HTTPException(
+            413,
+            "Too many tags such as <b> have no end tag, for a page of this length. Add "
+            "the end tags, or split the page.",
+        )
 
 
 def _number(value: Any) -> int:

@@ -1,5 +1,8 @@
 """Text of web pages is translated in the source; everything else stays."""
 
+import pathlib
+import time
+
 import hypothesis
 import justhtml
 import pytest
@@ -8,6 +11,7 @@ from lxml import etree
 
 from keras_transformer.documents import web_page
 
+FOLDER = pathlib.Path(__file__).parent / "pages"
 PAGES = ("article", "shop", "manual", "table", "old")
 # What pages are made of, whole and damaged.
 MARKUP = (
@@ -275,3 +279,45 @@ def test_damaged_pages_keep_their_tree(page):
 def test_any_text_is_a_page(page):
     document = web_page.segment(page, "en")
     assert document.join(document.texts()) == page
+
+
+HOSTILE = {
+    "in paragraphs": "<b a=#><p>x",
+    "upper case": "<FONT A=#><P>x",
+    "quoted": '<i a="#"><p>x',
+    "ends in attributes": '<i a="#>x</i>"><p>x',
+    "ends in the wrong quotes": "<i a=x\" b='y#\">z</i>'><p>x",
+    "ends in comments": "<u a=#><p>x<!--</u>-->",
+    "ends in scripts": "<s a=#><p>x<script></s></script>",
+    "ends out of scope": "<tt a=#><svg><desc></tt></svg><p>x",
+    "nobr out of scope": "<nobr a=#><svg><desc><p>x",
+    "in foreign elements": "<svg><p><b a=#>",
+    "ends that move": "<em a=#><div></em>x",
+}
+
+
+@pytest.mark.parametrize("part", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_parser_repeats_is_counted_before_it_does(part):
+    page = "".join(part.replace("#", str(number)) for number in range(2000))
+    assert web_page.num_repeated(page) > 5_000_000
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(path.read_text("utf-8") for path in FOLDER.glob("*.html")),
+        "<ul>" + "".join(f"<li><i class='icon-{n}'></i> A" for n in range(2000)),
+        "".join(f"<p><b id={n}>A dog</b> runs.</p>" for n in range(2000)),
+        "".join(f"<p><a href={n}>A dog <p>" for n in range(2000)),
+        "<table>" + "<tr><td><font size=2>A <b>dog" * 2000,
+    ],
+)
+def test_pages_as_people_write_them_repeat_little(page):
+    assert web_page.num_repeated(page) < 100_000
+
+
+@pytest.mark.parametrize("part", ["<b", "<b ", "<b a='", "<b a=", "<b>x", "<b a "])
+def test_what_a_parser_repeats_is_counted_in_linear_time(part):
+    began = time.process_time()
+    web_page.num_repeated(part * 200_000 + " " * 100_000)
+    assert time.process_time() - began < 3

@@ -525,3 +525,14 @@ def test_the_client_of_libretranslate_works_unchanged():
             {"code": "de", "name": "de", "targets": []},
             {"code": "en", "name": "en", "targets": ["de"]},
         ]
+
+
+def test_pages_that_a_parser_makes_much_larger_are_refused_at_once():
+    page = "".join(f"<b a={number}><p>x" for number in range(3000))
+    app = server.make_app(FakeModel().served(), ServerConfig())
+    with testclient.TestClient(app) as client:
+        asked = {**ASK, "q": [page], "format": "html"}
+        answer = client.post("/translate", json=asked)
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith("Too many tags such as <b> have no end")
+    assert answer.elapsed.total_seconds() < 5
