@@ -269,7 +269,9 @@ def _chosen_filters() -> dict:
     return chosen
 
 
-def _read_corpora(filters: dict, languages: tuple[str, str]) -> corpora.Corpora | None:
+def _read_corpora(
+    filters: dict, languages: tuple[str, str | None]
+) -> corpora.Corpora | None:
     if _CORPORA.value is None:
         return None
     given = corpora.read(
@@ -427,14 +429,32 @@ def _given_tokenizer():
     return tokenization.load(pathlib.Path(_TOKENIZER_FROM.value) / "tokenizer")
 
 
-def _languages(tokenizer) -> tuple[str, str]:
-    """Return the codes of source and target, where a corpus does not name its own."""
+def _languages(tokenizer) -> tuple[str, str | None]:
+    """Return the codes of source and target, where a corpus does not name its own.
+
+    That of the target is None for a corpus that must name it.
+    """
     source, target = "en", "de"
     if tokenizer is not None:
         codes = {number: code for code, number in tokenizer.languages.items()}
-        source = codes.get(tokenizer.source_prefix_id, source)
-        target = codes.get(tokenizer.target_prefix_id, target)
-    return _SOURCE_LANGUAGE.value or source, _TARGET_LANGUAGE.value or target
+        if not tokenizer.language_tokens:
+            source = codes.get(tokenizer.source_prefix_id, source)
+        if _tells_language(tokenizer):
+            target = None
+        target = tokenizer.default_language or target
+    languages = _SOURCE_LANGUAGE.value or source, _TARGET_LANGUAGE.value or target
+    if languages[1] is None and _CORPORA.value is None:
+        raise ValueError(
+            "--target_language is needed: the vocabulary of --tokenizer_from has "
+            f"several languages ({', '.join(sorted(tokenizer.languages))})."
+        )
+    return languages
+
+
+def _tells_language(tokenizer) -> bool:
+    """Return whether sources begin with one of several target languages."""
+    is_told = tokenizer.is_multilingual and bool(tokenizer.language_tokens)
+    return is_told and _TASK.value == "translation"
 
 
 def _for_languages(
@@ -469,9 +489,7 @@ def _for_languages(
 
 def _language_prefix(tokenizer, target_language: str) -> str:
     """Return what tells the target language to a model of several, "" for others."""
-    if not (tokenizer.is_multilingual and tokenizer.language_tokens):
-        return ""
-    if _TASK.value != "translation":
+    if not _tells_language(tokenizer):
         return ""
     language_tokens.check("target_language", target_language, tokenizer.languages)
     return language_tokens.token_of(target_language)

@@ -119,7 +119,7 @@ def read(
     path: str | os.PathLike,
     *,
     source_language: str = "en",
-    target_language: str = "de",
+    target_language: str | None = "de",
     filters: PairFilters | None = None,
 ) -> Corpora:
     """Read a file of corpora.
@@ -129,7 +129,8 @@ def read(
     Args:
         path: A YAML file. Paths in it are relative to its folder.
         source_language: Language of the sources of entries that name none.
-        target_language: Language of the targets of entries that name none.
+        target_language: Language of the targets of entries that name none; None: each
+            must name one.
         filters: Filters of entries, where they name no others.
 
     Raises:
@@ -293,6 +294,11 @@ def _check_values(corpus: Corpus) -> None:
         )
     for name in ("source_language", "target_language"):
         code = getattr(corpus, name)
+        if code is None:
+            raise ValueError(
+                f"`{name}` is needed: the vocabulary has several languages. Set it, or "
+                f"give --{name}."
+            )
         if not _LANGUAGE.fullmatch(code):
             raise ValueError(
                 f"`{name}` must be a language code such as de or pt-BR, not {code!r}."

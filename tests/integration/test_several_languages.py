@@ -307,11 +307,13 @@ def test_fine_tuning_on_one_direction_tells_its_language_too(folder, program_of)
         "  - {name: words, source: words.en, target: words.de}\n"
         "  - {name: dev, split: valid, source: dev.en, target: dev.de}\n"
     )
-    summary = program_of("bin/prepare_data.py")(
-        corpora=folder / "one.yaml",
-        data_dir=folder / "one",
-        tokenizer_from=folder / "model",
-    )
+    options = {"corpora": folder / "one.yaml", "data_dir": folder / "one"}
+    options |= {"tokenizer_from": folder / "model"}
+    prepare = program_of("bin/prepare_data.py")
+    message = "corpus 'words': `target_language` is needed: the vocabulary has several"
+    with pytest.raises(ValueError, match=message):
+        prepare(**options)
+    summary = prepare(**options, target_language="de")
     assert [each["prefix"] for each in summary["corpora"]] == [">>de<<"] * 2
     raw = (folder / "one" / "valid.source").read_text().splitlines()
     assert all(line.startswith(">>de<< ") for line in raw)
@@ -339,6 +341,9 @@ def test_text_files_tell_their_language_to_a_vocabulary_of_several(folder, progr
     model_dir.write_config(config)
     assert model_dir.load_told_tokenizer().default_language == "de"
     assert model_dir.load_told_tokenizer((None, "en")).default_language == "en"
+    message = r"--target_language is needed: the vocabulary .*\(de, en\)"
+    with pytest.raises(ValueError, match=message):
+        prepare(data_dir=folder / "plain_any", **options)
     message = r"`target_language` must be one of the model's languages \(de, en\)"
     with pytest.raises(ValueError, match=message):
         prepare(data_dir=folder / "plain_fr", target_language="fr", **options)
