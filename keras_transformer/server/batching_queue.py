@@ -15,6 +15,9 @@ import numpy as np
 # A text joins the batch of an older one unless it is longer than this many times the
 # older one's bytes plus the constant: it would hold up the answer.
 _MAX_LENGTH_RATIO, _MAX_LENGTH_EXTRA = 2, 64
+# Rows with more bytes are long: one of several threads is kept free of them, and they
+# share no batch with others.
+_LONGEST_SHORT = 500
 
 
 class QueueFullError(Exception):
@@ -39,12 +42,18 @@ class _Row:
         """Bytes of its texts."""
         return sum(len(text) for text in self.values.values() if type(text) is bytes)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take much longer than a sentence."""
+        return self.length > _LONGEST_SHORT
+
 
 class BatchingQueue:
     """Runs a model on batches of the rows that wait.
 
     A batch has the row that has waited longest and the rows of the same signature that
-    are nearest to it in length. Use as an asynchronous context manager.
+    are nearest to it in length. One of several threads runs no long rows, so that short
+    ones never wait for these to end. Use as an asynchronous context manager.
 
     Args:
         run: Takes the name of a signature and its inputs by name, one item per row;
@@ -73,7 +82,9 @@ class BatchingQueue:
         self._num_threads = num_threads
         self._on_batch = on_batch
         self._waiting: list[_Row] = []
+        # Also set when long rows may run again.
         self._arrived = asyncio.Event()
+        self._num_long_batches = 0
         self._is_forming = asyncio.Lock()
 
     async def __aenter__(self) -> BatchingQueue:
@@ -130,6 +141,8 @@ class BatchingQueue:
     async def _work(self) -> None:
         while True:
             batch = await self._next_batch()
+            is_long = batch[0].is_long
+            self._num_long_batches += is_long
             try:
                 answers = await self._run_batch(batch)
             except asyncio.CancelledError:
@@ -140,6 +153,10 @@ class BatchingQueue:
                     if not row.answer.done():
                         row.answer.set_exception(_model_error(error))
                 continue
+            finally:
+                if is_long:
+                    self._num_long_batches -= 1
+                    self._arrived.set()
             for row, answer in zip(batch, answers, strict=True):
                 if not row.answer.done():
                     row.answer.set_result(answer)
@@ -178,24 +195,34 @@ class BatchingQueue:
                 # Without those whose client has left.
                 self._waiting = [row for row in self._waiting if not row.answer.done()]
                 self._arrived.clear()
-                if not self._waiting:
+                rows = self._ready()
+                if not rows:
                     await self._arrived.wait()
                     continue
-                waited = time.monotonic() - self._waiting[0].arrival
+                waited = time.monotonic() - rows[0].arrival
                 left = self._batch_timeout_seconds - waited
-                if left <= 0 or len(self._waiting) >= self._max_batch_size:
-                    return self._take()
+                if left <= 0 or len(rows) >= self._max_batch_size:
+                    return self._take(rows)
                 # Until then, unless more rows fill the batch.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._arrived.wait(), left)
 
-    def _take(self) -> list[_Row]:
-        oldest = self._waiting[0]
+    def _ready(self) -> list[_Row]:
+        """Return the rows that may run now, oldest first."""
+        if self._num_long_batches < max(self._num_threads - 1, 1):
+            return self._waiting
+        return [row for row in self._waiting if not row.is_long]
+
+    def _take(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Return the oldest row and those that go with it, which wait no more."""
+        oldest = rows[0]
         longest = _MAX_LENGTH_RATIO * oldest.length + _MAX_LENGTH_EXTRA
         near = [
             row
-            for row in self._waiting
-            if row.signature == oldest.signature and row.length <= longest
+            for row in rows
+            if row.signature == oldest.signature
+            and row.is_long == oldest.is_long
+            and row.length <= longest
         ]
         near.sort(key=lambda row: abs(row.length - oldest.length))
         batch = near[: self._max_batch_size]

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 
 import numpy as np
 import pytest
@@ -224,3 +225,77 @@ def test_several_threads_run_several_batches_at_once():
 
     batches = run(story, num_threads=2)
     assert sorted(batches) == [["first"], ["second"], ["third"]]
+
+
+LONG = "x" * 600
+
+
+@pytest.mark.parametrize("num_threads", [2, 3])
+def test_one_thread_is_kept_free_of_long_texts(num_threads):
+    async def story(queue, model):
+        model.gate.clear()
+        tasks = [await start(queue, "x" * (600 + 2000 * n)) for n in range(num_threads)]
+        assert queue.num_queued == 1
+        tasks.append(await start(queue, "ab"))
+        assert queue.num_queued == 1  # "ab" runs
+        model.gate.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), timeout=30)
+
+    assert len(run(story, num_threads=num_threads)) == num_threads + 1
+
+
+def test_short_texts_that_never_end_do_not_starve_long_ones():
+    """A long text runs when it is the oldest, whatever comes after it."""
+
+    async def story(queue, model):
+        async def go_on(count):
+            for _ in range(count):
+                await queue.ask("serving_default", rows_of("ab"))
+
+        users = [asyncio.create_task(go_on(50)) for _ in range(8)]
+        await asyncio.sleep(0.001)
+        await asyncio.wait_for(queue.ask("serving_default", rows_of(LONG)), timeout=30)
+        assert not all(user.done() for user in users)
+        await asyncio.gather(*users)
+
+    batches = run(story, num_threads=2, max_batch_size=2)
+    assert batches.index([LONG]) < 40
+
+
+def test_long_texts_that_never_end_do_not_starve_short_ones():
+    async def story(queue, model):
+        async def go_on(count):
+            for _ in range(count):
+                await queue.ask("serving_default", rows_of(LONG))
+
+        users = [asyncio.create_task(go_on(50)) for _ in range(8)]
+        await asyncio.sleep(0.001)
+        await asyncio.wait_for(queue.ask("serving_default", rows_of("ab")), timeout=30)
+        assert not all(user.done() for user in users)
+        await asyncio.gather(*users)
+
+    assert run(story, num_threads=2, max_batch_size=2).index(["ab"]) < 40
+
+
+def test_short_texts_share_no_batch_with_long_ones():
+    async def story(queue, model):
+        first = await keep_busy(queue, model)
+        tasks = [await start(queue, text) for text in (LONG, "ab", LONG, "cd")]
+        model.gate.set()
+        await asyncio.gather(first, *tasks)
+
+    assert run(story) == [["first"], [LONG, LONG], ["ab", "cd"]]
+
+
+def test_a_long_batch_that_fails_lets_the_next_run():
+    async def story(queue, model):
+        model.gate.clear()
+        with contextlib.suppress(ModelError):
+            tasks = [await start(queue, "bad", "y" * 600), await start(queue, LONG)]
+            tasks += [await start(queue, "z" * 600), await start(queue, LONG * 9)]
+            model.gate.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found[0], ModelError)
+        assert found[3]["translation"][0] == LONG.encode() * 9
+
+    run(story, num_threads=2)
