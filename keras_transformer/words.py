@@ -68,11 +68,7 @@ def _num_before(spelled: bytes, letters: Sequence[bytes]) -> int | None:
     joined = b"".join(letters)
     if spelled.startswith(joined):  # all of the text, unless it was cut
         return 0
-    if joined.endswith(spelled):
-        return len(joined) - len(spelled)
-    # A text that was cut, with a language before it.
-    first = len(letters[0]) if len(letters) > 1 else 0
-    return first if first and spelled.startswith(joined[first:]) else None
+    return len(joined) - len(spelled) if joined.endswith(spelled) else None
 
 
 def _spelled(piece: str) -> bytes:

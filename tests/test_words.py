@@ -40,11 +40,3 @@ def test_a_normalized_text_with_other_words_has_none():
 def test_words_are_what_spaces_separate():
     assert words_of_text("  A\u00a0dog  runs\t. ") == ["A\u00a0dog", "runs\t."]
     assert words_of_text("") == []
-
-
-@pytest.mark.parametrize("language", ["__en__", "eng_Latn", ">>de<<", "▁>>de<<"])
-def test_a_text_that_was_cut_may_have_a_language_before_it(language):
-    pieces = [language, "▁A", "▁do", "g", "▁runs"]
-    for size in range(2, len(pieces) + 1):
-        found = words_of_pieces("A dog runs", pieces[:size])
-        assert found.tolist() == [-1, 0, 1, 1, 2][:size]

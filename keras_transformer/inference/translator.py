@@ -189,7 +189,9 @@ class Translator(SequenceGenerator):
             float32 `[batch, target, source]`: encoder-decoder attention of the head
             that learned to align, `alignment_head` of the configuration, or else of the
             penultimate layer (the one that aligns best: Garg et al. 2019), mean over
-            heads; "log_probabilities", float32 `[batch, target]`, of each target piece
+            heads; "source_words", int32 `[batch, source]`: the number of the word of
+            the source that each source piece belongs to, from 0, -1 for none;
+            "log_probabilities", float32 `[batch, target]`, of each target piece
             without length penalty, 0 for a prefix of the tokenizer's. The last two are
             0 at the padding.
         """
@@ -215,12 +217,19 @@ class Translator(SequenceGenerator):
         return {
             **self.to_text(source, truncated, result, 1),
             "source_pieces": self.tokenizer.pieces(source),
+            "source_words": self._source_words(text, source),
             "target_pieces": self.tokenizer.target_pieces(target),
             "attention": tf.where(
                 is_target[:, :, tf.newaxis], tf.cast(attention, tf.float32), 0.0
             ),
             "log_probabilities": tf.where(is_predicted, log_probs, 0.0),
         }
+
+    def _source_words(self, text: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+        """Return the number of the word of each token of `source_tokens`, -1: none."""
+        words = self.tokenizer.source_words(text)
+        words = words.to_tensor(-1, shape=tf.stack([-1, tf.shape(source)[1]]))
+        return tf.where(source == self.model.config.eos_id, -1, words)
 
     def translate_with_prefix(
         self, text: tf.Tensor, target_prefix: tf.Tensor
@@ -513,11 +522,19 @@ def has_loop(text: str) -> bool:
 def _rows_of_alignment(batch):
     """Return the outputs that `align_batch` adds, NumPy `[batch, ...]`."""
     names = ("source_pieces", "target_pieces", "attention", "log_probabilities")
-    return [batch[name].numpy() for name in names]
+    rows = [batch[name].numpy() for name in names]
+    words = batch.get("source_words")
+    return [*rows, [None] * len(rows[0]) if words is None else words.numpy()]
 
 
 def _with_alignment(
-    translation, source, source_pieces, target_pieces, attention, log_probs
+    translation,
+    source,
+    source_pieces,
+    target_pieces,
+    attention,
+    log_probs,
+    words_of_source,
 ):
     """Add the results of one row of `align_batch`."""
     source_pieces, target_pieces = (
@@ -530,6 +547,7 @@ def _with_alignment(
             translation.text,
             *pieces_without_ends(source_pieces, target_pieces),
             attention,
+            words_of_source,
         ),
         token_scores=tuple(zip(target_pieces, log_probs.tolist(), strict=False)),
     )

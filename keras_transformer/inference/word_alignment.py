@@ -16,6 +16,7 @@ def word_alignment(
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
     attention: np.ndarray,
+    words_of_source: Sequence[int] | None = None,
 ) -> tuple[tuple[int, int], ...]:
     """Align words by the attention between their pieces.
 
@@ -29,12 +30,16 @@ def word_alignment(
         target_pieces: Pieces of the translation, without EOS.
         attention: float `[target_length, source_length]`, at least as long as the
             pieces.
+        words_of_source: The number of the word of each source piece, -1 for none; None:
+            as the pieces spell the source.
 
     Returns:
         Pairs of a source word and a target word, from 0, in order; none if a text is
         not what its pieces spell, as after a normalization that adds spaces.
     """
-    weights = word_weights(source, target, source_pieces, target_pieces, attention)
+    weights = word_weights(
+        source, target, source_pieces, target_pieces, attention, words_of_source
+    )
     if weights is None or not weights.size:
         return ()
     best = weights.argmax(axis=1)
@@ -48,6 +53,7 @@ def word_weights(
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
     attention: np.ndarray,
+    words_of_source: Sequence[int] | None = None,
 ) -> np.ndarray | None:
     """Return how much the pieces of each word look at each word of the source.
 
@@ -57,12 +63,16 @@ def word_weights(
         source_pieces: Same as in `word_alignment`.
         target_pieces: Same as in `word_alignment`.
         attention: Same as in `word_alignment`.
+        words_of_source: Same as in `word_alignment`.
 
     Returns:
         float `[target words, source words]`; None if a text is not what its pieces
         spell.
     """
-    words_of_source = words_of_pieces(source, source_pieces)
+    if words_of_source is None:
+        words_of_source = words_of_pieces(source, source_pieces)
+    else:
+        words_of_source = np.asarray(words_of_source)[: len(source_pieces)]
     words_of_target = words_of_pieces(target, target_pieces)
     if words_of_source is None or words_of_target is None:
         return None
@@ -79,7 +89,8 @@ def arguments_of(source: str, row: Mapping[str, Any]) -> tuple:
         row: Outputs of the signature `align` for it by name, texts as str.
     """
     pieces = pieces_without_ends(row["source_pieces"], row["target_pieces"])
-    return source, row["translation"], *pieces, np.asarray(row["attention"])
+    attention, words = np.asarray(row["attention"]), row.get("source_words")
+    return source, row["translation"], *pieces, attention, words
 
 
 def pieces_without_ends(

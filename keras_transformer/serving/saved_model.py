@@ -38,8 +38,8 @@ from keras_transformer.serving.signatures import ParsingModule, ServingModule
 # Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"
 PARSE_SIGNATURE = "parse"
-# The signature with the alignment of words, and the newest of its outputs.
-_ALIGNED = ("align", ("log_probabilities",))
+# The signature with the alignment of words, and the newer of its outputs.
+_ALIGNED = ("align", ("log_probabilities", "source_words"))
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 # Edge cases among the texts that check an export; the others are random.

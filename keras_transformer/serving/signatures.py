@@ -200,7 +200,8 @@ class ServingModule(tf.Module):
 
         Returns:
             Those of `serving_default`, and those that `Translator.align_batch` adds:
-            "source_pieces", "target_pieces", "attention" and "log_probabilities".
+            "source_pieces", "source_words", "target_pieces", "attention" and
+            "log_probabilities".
         """
         result = dict(self.translator.align_batch(text))
         best = _best(result)

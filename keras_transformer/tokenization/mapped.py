@@ -128,6 +128,9 @@ class MappedTokenizer(tokenizer.Tokenizer):
         ids = tf.cast(self._ids.lookup(pieces.flat_values), tf.int32)
         return pieces.with_flat_values(ids)
 
+    def _offsets(self, text):
+        return self._source.tokenize_with_offsets(text)[1:]
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Split target text into ids with the SentencePiece model of targets."""

@@ -127,6 +127,9 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
     def _split(self, text):
         return self._in_graph.tokenize(text)
 
+    def _offsets(self, text):
+        return self._in_graph.tokenize_with_offsets(text)[1:]
+
     def _join(self, tokens):
         return self._in_graph.detokenize(tokens)
 

@@ -135,6 +135,33 @@ class Tokenizer(tf.Module):
         )
         return tf.concat([first, self._split(rest)], axis=1)
 
+    def source_words(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Return the number of the word of each id of `tokenize`, in the graph.
+
+        Args:
+            text: string `[batch]`, UTF-8.
+
+        Returns:
+            int32 `[batch, (length)]`: from 0, of the words that U+0020 separates; -1
+            for a space, and for a language that is not in the text.
+        """
+        own = -1 if self.source_prefix_id is None else self.source_prefix_id
+        ids, rest = self._told(text, tf.fill(tf.shape(text), own))
+        length, of_rest = _num_bytes(text), _num_bytes(rest)
+        token = f"(?s)^{_SPACES}{language_tokens.TOKEN}"
+        after = _num_bytes(tf.strings.regex_replace(text, token, ""))
+        # The last byte of a language in the text; none of one that is not.
+        last = tf.where(of_rest < length, length - after - 1, length)
+        first = tf.RaggedTensor.from_tensor(last[:, None])
+        first = tf.ragged.boolean_mask(first, (ids >= 0)[:, None])
+        starts, ends = self._offsets(rest)
+        shift = (length - of_rest)[:, None]
+        return _words_at(
+            text,
+            tf.concat([first, starts + shift], axis=1),
+            tf.concat([first + 1, ends + shift], axis=1),
+        )
+
     def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Split target text into ids, which never begin with a `language_tokens`."""
         if self.source_prefix_id is None and not self.language_tokens:
@@ -412,9 +439,49 @@ class Tokenizer(tf.Module):
         """Override this: string `[batch]` to int32 `[batch, (length)]`."""
         raise NotImplementedError
 
+    def _offsets(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Override this: the first byte of each id of `_split`, and that after it."""
+        raise NotImplementedError
+
     def _join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         """Override this: int32 `[batch, (length)]` without special ids to `[batch]`."""
         raise NotImplementedError
+
+
+def _num_bytes(text: tf.Tensor) -> tf.Tensor:
+    """Return the length of each text in bytes, int64."""
+    return tf.cast(tf.strings.length(text), tf.int64)
+
+
+def _words_at(
+    text: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tf.RaggedTensor:
+    """Return the word of the last byte of each range, -1 for spaces and the end.
+
+    A range without bytes is the beginning of a character, such as a byte of it, and is
+    that of the character.
+
+    Args:
+        text: string `[batch]`.
+        starts: int64 `[batch, (length)]`, the first byte of each range.
+        ends: The byte after each range.
+    """
+    row_bytes = tf.strings.bytes_split(text).to_tensor(" ")
+    is_letter = tf.pad(row_bytes != " ", [[0, 0], [1, 0]])
+    begins = is_letter[:, 1:] & ~is_letter[:, :-1]
+    # By position: letters and words that begin before it.
+    letters = tf.cumsum(tf.cast(is_letter, tf.int32), axis=1)
+    words = tf.cumsum(tf.cast(tf.pad(begins, [[0, 0], [1, 0]]), tf.int32), axis=1)
+    last = tf.shape(letters, tf.int64)[1] - 1
+    rows = starts.value_rowids()
+    first = tf.minimum(starts.flat_values, last)
+    after = tf.minimum(tf.maximum(ends.flat_values, first + 1), last)
+    before, here = (
+        tf.gather_nd(letters, tf.stack([rows, place], axis=1))
+        for place in (first, after)
+    )
+    number = tf.gather_nd(words, tf.stack([rows, after], axis=1)) - 1
+    return starts.with_flat_values(tf.where(here > before, number, -1))
 
 
 def sentencepiece_op(

@@ -69,6 +69,17 @@ class WordPieceTokenizer(tokenizer.Tokenizer):
             oov_token=_SPECIAL_PIECES[config.UNK_ID],
         )
 
+    def source_words(self, text):
+        tokens = self.tokenize(text)
+        pieces = self.pieces(tokens.flat_values)
+        begins = tf.strings.regex_full_match(pieces, f"(?s){SPACE}.*")
+        # Each text begins with a word.
+        numbers = tf.cumsum(tf.cast(begins, tf.int32))
+        first = tf.gather(
+            numbers, tf.gather(tokens.row_starts(), tokens.value_rowids())
+        )
+        return tokens.with_flat_values(numbers - first)
+
     def _split(self, text):
         return self._in_graph.tokenize(self._splitter.split(text))
 

@@ -54,6 +54,7 @@ OUTPUTS = {
         "score": "f",
         "truncated": "b",
         "source_pieces": "s",
+        "source_words": "i",
         "target_pieces": "s",
         "attention": "f",
         "log_probabilities": "f",
