@@ -16,6 +16,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 
@@ -72,7 +73,11 @@ def load_signature(saved_model: str):
             "number, EXPORT_DIR/1; export/export_saved_model.py makes it."
         )
     try:
-        signatures = tf.saved_model.load(saved_model).signatures
+        with tempfile.TemporaryDirectory() as links:
+            # TensorFlow would take a path with `[ ] * ? \` for a pattern.
+            link = pathlib.Path(links) / "model"
+            link.symlink_to(pathlib.Path(saved_model).resolve())
+            signatures = tf.saved_model.load(str(link)).signatures
     except Exception as error:  # each kind of damage raises another exception
         raise ValueError(
             f"The model in {saved_model} cannot be loaded, perhaps because a file is "

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 # Contents of the hidden folder in which a folder is filled: the lock of the process
 # that fills it, the new folder, and during the exchange the old one.
 _LOCK, _NEW, _OLD = "being_filled.lock", "new", "replaced"
+_PATTERN = re.compile(r"[\[\]*?\\]")
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
@@ -163,6 +164,31 @@ def check_is_local(path: str | os.PathLike, name: str = "The path") -> None:
     raise ValueError(
         f"{name} must be a path of this machine. {remedy} Received: {path}"
     )
+
+
+@contextlib.contextmanager
+def without_pattern(folder: str | os.PathLike) -> Iterator[str]:
+    """Yield a path of a folder that TensorFlow does not take for a pattern.
+
+    It reads checkpoints, also those of a SavedModel, by searching for their path, in
+    which `[ ] * ? \\` would be special.
+
+    Yields:
+        The path itself, or that of a link which is deleted at the end.
+    """
+    path = os.fspath(folder)
+    if not _PATTERN.search(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(dir=_plain_temporary_folder()) as links:
+        link = os.path.join(links, "folder")
+        os.symlink(os.path.realpath(path), link)
+        yield link
+
+
+def _plain_temporary_folder() -> str:
+    folder = tempfile.gettempdir()
+    return "/tmp" if _PATTERN.search(folder) else folder
 
 
 def rename_to_number(

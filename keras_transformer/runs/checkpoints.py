@@ -188,8 +188,10 @@ def check_files(checkpoint: Checkpoint) -> None:
 def restore_checked(checkpoint: Checkpoint, **trackables: Any) -> dict[str, Any]:
     """Load a checkpoint after `check_files`; see `restore`."""
     try:
-        status = tf.train.Checkpoint(**trackables).read(str(checkpoint.path / _PREFIX))
-        status.assert_existing_objects_matched().expect_partial()
+        with atomic_files.without_pattern(checkpoint.path) as folder:
+            saved = os.path.join(folder, _PREFIX)
+            status = tf.train.Checkpoint(**trackables).read(saved)
+            status.assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.NotFoundError) as error:
         checkpoint.check_is_there()
         raise ValueError(

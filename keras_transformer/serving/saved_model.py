@@ -361,7 +361,8 @@ def check_signature(
 
 def _load(saved_model: str | os.PathLike) -> Any:
     try:
-        return tf.saved_model.load(os.fspath(saved_model))
+        with atomic_files.without_pattern(saved_model) as folder:
+            return tf.saved_model.load(folder)
     except Exception as error:  # each kind of damage raises another exception
         raise ValueError(
             f"The model in {saved_model} cannot be loaded, perhaps because a file is "

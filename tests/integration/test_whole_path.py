@@ -121,6 +121,41 @@ def test_the_saved_model_loads_from_another_folder(repository, folder, trained):
     assert result.stdout.split() == [str(expected)] * 3
 
 
+@pytest.mark.parametrize("name", ["tr [1]", "was? *#\\ü"])
+def test_a_path_may_have_characters_of_patterns(
+    repository, folder, trained, tmp_path, name
+):
+    """Training, its continuation, and whatever reads its weights or an export."""
+    place = tmp_path / name
+    data, model = place / "data", f"--model_dir={place / 'model'}"
+    shutil.copytree(trained[0], data)
+    for steps in (2, 4):
+        run(
+            repository,
+            *("bin/train.py", "--preset=tiny", "--num_layers=1", "--d_model=32"),
+            *(model, f"--data_dir={data}", f"--train_steps={steps}"),
+            *("--tokens_per_batch=800", "--max_length=50", "--bleu_sentences=0"),
+            *("--checkpoint_every_steps=1", "--evaluate_every_steps=2"),
+        )
+    run(repository, "bin/average_checkpoints.py", model, "--last=2")
+    exports = place / "exports"
+    run(repository, "export/export_saved_model.py", model, f"--export_dir={exports}")
+    (place / "text").write_text("1 2\n")
+    texts = [f"--input={place / 'text'}", f"--output={place / 'answers'}"]
+    found = []
+    for given in (model, f"--saved_model={exports / '1'}"):
+        run(repository, "bin/translate.py", given, *texts)
+        found.append((place / "answers").read_text())
+    assert found[0] == found[1]
+    out = run(
+        repository,
+        "export/run_saved_model.py",
+        f"--saved_model={exports / '1'}",
+        f"--input={place / 'text'}",
+    )
+    assert found[0].strip() in out
+
+
 def test_average_evaluate_translate_and_export(repository, folder, trained):
     """The model copies; the export, alone and moved, says the same as the model."""
     data, model, _ = trained

@@ -1,6 +1,7 @@
 """Checkpoints: whole or absent, checked, counted, averaged (§6.1)."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -58,6 +59,17 @@ def test_every_weight_and_the_optimizer_come_back(tmp_path):
         other.optimizer.variables, model.optimizer.variables, strict=True
     ):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("name", ["tr [1]", "a*b?", "back\\slash", "#ü z"])
+def test_a_folder_may_have_any_name(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    saved = CheckpointFolder(os.path.join(name, "run")).save(3, {}, model=make(1))
+    model = make()
+    restore(saved, model=model)
+    for ours, theirs in zip(values(model), values(make(1)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_newest_are_kept(tmp_path):
