@@ -42,17 +42,18 @@ class WorkerProcesses:
 
     def __init__(self, load: Callable[[], TranslationModel], num_workers: int):
         num_threads = max((os.cpu_count() or 1) // num_workers, 1)
-        self._pool = concurrent.futures.ProcessPoolExecutor(
-            num_workers,
-            # A process that has used TensorFlow must not be forked.
-            multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(load, num_threads),
-        )
+        with _without_hangup():
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                num_workers,
+                # A process that has used TensorFlow must not be forked.
+                multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=(load, num_threads),
+            )
+            # As many at once, so that every process starts.
+            facts = [self._pool.submit(_facts) for _ in range(num_workers)]
         try:
             with _naming_killed_processes():
-                # As many at once, so that every process starts.
-                facts = [self._pool.submit(_facts) for _ in range(num_workers)]
                 model = [each.result() for each in facts][0]
         except BaseException:
             self.close()
@@ -81,6 +82,22 @@ class WorkerProcesses:
             texts = text.numpy().tolist()
             answer = self._pool.submit(_translate_batch, texts).result()
         return {name: tf.constant(value) for name, value in answer.items()}
+
+
+@contextlib.contextmanager
+def _without_hangup() -> Iterator[None]:
+    """Keep SIGHUP from the processes that are started meanwhile.
+
+    A terminal that closes sends it to all; they end with this one, which gets it at the
+    end of the block. Python starts one more, which counts semaphores, and protects it
+    from SIGINT and SIGTERM only.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        if signal.SIGHUP not in before:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 @contextlib.contextmanager

@@ -83,3 +83,33 @@ def test_the_processes_end_with_their_parent():
         while pathlib.Path(f"/proc/{worker}").exists():
             assert time.monotonic() < end
             time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_ends_them_without_a_word(tmp_path, number):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time\n"
+        "from keras_transformer.cli import programs\n"
+        "from keras_transformer.cli.worker_processes import WorkerProcesses\n"
+        "from tests.cli import shouting_model\n"
+        "def main():\n"
+        "    with WorkerProcesses(shouting_model.load, 2):\n"
+        "        print('waiting', flush=True)\n"
+        "        time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    programs.run(main)\n"
+    )
+    repository = str(pathlib.Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": repository},
+        start_new_session=True,
+    ) as process:
+        assert process.stdout.readline() == "waiting\n"
+        os.killpg(process.pid, number)
+        _, error = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, error) == (128 + number, "")
