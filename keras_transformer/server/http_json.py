@@ -27,8 +27,20 @@ def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> fastapi.Response:
     """Return JSON in UTF-8, with NaN and Infinity as TF Serving writes them."""
-    text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    text = _encoded(content).encode("utf-8", "replace")
     return fastapi.Response(text, status, headers, "application/json")
+
+
+def _encoded(content: Any) -> str:
+    """Return JSON, made in small pieces, between which other threads run."""
+    if isinstance(content, dict):
+        items = (
+            f"{json.dumps(key)}: {_encoded(item)}" for key, item in content.items()
+        )
+        return f"{{{', '.join(items)}}}"
+    if isinstance(content, list) and content and isinstance(content[0], list | dict):
+        return f"[{', '.join(map(_encoded, content))}]"
+    return json.dumps(content, ensure_ascii=False)
 
 
 def error_response(

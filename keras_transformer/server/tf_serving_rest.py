@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import math
@@ -113,14 +114,15 @@ class TfServingRest:
         if "inputs" in body:
             columns = self._columns(signature, body["inputs"])
             outputs = await self._ask(request, name, columns)
-            return json_response({"outputs": _unnamed(outputs)})
+            answer = {"outputs": _unnamed(outputs)}
+            return await asyncio.to_thread(json_response, answer)
         columns = self._columns_of_rows(signature, body["instances"])
         outputs = await self._ask(request, name, columns)
         rows = [
             _unnamed(dict(zip(outputs, row, strict=True)))
             for row in zip(*outputs.values(), strict=True)
         ]
-        return json_response({"predictions": rows})
+        return await asyncio.to_thread(json_response, {"predictions": rows})
 
     async def _ask(self, request, name, columns: Mapping[str, list]) -> dict[str, list]:
         """Return the outputs as nested lists."""
@@ -132,7 +134,10 @@ class TfServingRest:
             return {output: [] for output in self._model.signatures[name].outputs}
         self._check_answer(name, rows)
         outputs = await unless_client_leaves(request, self._queue.ask(name, rows))
-        return {output: as_lists(value) for output, value in outputs.items()}
+        # In a thread, as is JSON: attention has millions of values.
+        return await asyncio.to_thread(
+            lambda: {output: as_lists(value) for output, value in outputs.items()}
+        )
 
     def _check_answer(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         """Raise HTTPException if an answer may be far larger than its request.
