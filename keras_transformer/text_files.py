@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import os
@@ -16,6 +17,8 @@ from typing import Any, AnyStr, BinaryIO
 from keras_transformer import atomic_files
 
 _SECONDS_BETWEEN_PROGRESS = 10
+# UTF-16 shows in these, whatever language they are in.
+_LINES_WITH_MARKS_OF_UTF_16 = 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Argument of zlib for files with a header of gzip.
 _GZIP = 16 + zlib.MAX_WBITS
@@ -110,18 +113,34 @@ def iterate_lines(
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a .gz file is damaged.
+        ValueError: If a .gz file is damaged, or the text is in UTF-16 or UTF-32.
         OSError: If the file or standard input cannot be read.
     """
     try:
         with _opened_to_read(path) as file:
             for number, line in enumerate(file, start=1):
+                if number <= _LINES_WITH_MARKS_OF_UTF_16:
+                    _check_not_utf_16(line, path, number)
                 yield line if has_ends else strip_line(line, number)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
             f"{path} is not a complete gzip file: {error}. Compress it again, or "
             "rename it without .gz if it is plain text."
         ) from error
+
+
+def _check_not_utf_16(line, path, number):
+    """Raise ValueError if a line of a file has the marks or the NULs of UTF-16."""
+    has_mark = number == 1 and line.startswith(
+        (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    )
+    # All but a few characters of most languages have a NUL for each other byte.
+    if has_mark or line.count(b"\0") > max(len(line) // 4, 1):
+        name = "standard input" if path is None else path
+        raise ValueError(
+            f"{name}, line {number}, is in UTF-16 or UTF-32. Convert it to UTF-8, for "
+            "instance with iconv --from-code=UTF-16 --to-code=UTF-8."
+        )
 
 
 def strip_line(line: bytes, number: int) -> bytes:
