@@ -167,13 +167,7 @@ def read(
     if family == "marian":
         is_separate = names.get("separate_vocabs", False)
         tokenizer = _marian_tokenizer(folder, options, is_separate)
-        own = {"norm_placement": "post", "position_layout": "concatenated"}
-        own["output_bias"] = "final_logits_bias" in sources.names
-        own |= _sharing(options)
-        start = options["decoder_start_token_id"]
-        table = _SHARED if own["share_embeddings"] else _DECODER_TABLE
-        first_input = sources.read(table, slice(start, start + 1))
-        own["zero_first_input"] = not first_input.any()
+        own = _marian_own(options, sources)
         source_language = source_language or names.get("source_lang")
         target_language = target_language or names.get("target_lang")
     else:
@@ -210,6 +204,18 @@ def read(
         ),
         notes=(*settings.notes, *_notes(names)),
     )
+
+
+def _marian_own(options: dict[str, Any], sources: WeightFiles) -> dict[str, Any]:
+    """Return the fields of the configuration that only MarianMT has so."""
+    own = {"norm_placement": "post", "position_layout": "concatenated"}
+    own["output_bias"] = "final_logits_bias" in sources.names
+    own |= _sharing(options)
+    start = options["decoder_start_token_id"]
+    table = _SHARED if own["share_embeddings"] else _DECODER_TABLE
+    first_input = sources.read(table, slice(start, start + 1))
+    own["zero_first_input"] = not first_input.any()
+    return own
 
 
 def _notes(names: Options) -> tuple[str, ...]:

@@ -115,14 +115,7 @@ def read(
     with _opened(path) as archive:
         text = bytes(archive[_OPTIONS]).rstrip(b"\0").decode()
         names = frozenset(archive.files) - {_OPTIONS}
-    options = _parse_yaml(path, text)
-    for name in _AROUND:
-        if isinstance(options.get(name), str):
-            # Dropout is for training.
-            options[name] = options[name].replace(_DROPOUT, "")
-    check_options(options, _SUPPORTED)
-    check_options(options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)})
-    check_options(options, _NORMS[options.get("transformer-preprocess", "")])
+    options = _checked_options(path, text)
     paths = dict.fromkeys(folder / name for name in files)
     vocabularies = [_read_vocabulary(name) for name in paths]
     sharing = _sharing(path, options, len(vocabularies))
@@ -158,6 +151,19 @@ def read(
         blocks=functools.partial(_blocks, path),
         files=(path, decoder.path, *tokenizer.files),
     )
+
+
+def _checked_options(path, text):
+    """Return the options of a model; raise ValueError if one is not supported."""
+    options = _parse_yaml(path, text)
+    for name in _AROUND:
+        if isinstance(options.get(name), str):
+            # Dropout is for training.
+            options[name] = options[name].replace(_DROPOUT, "")
+    check_options(options, _SUPPORTED)
+    check_options(options, {"transformer-ffn-activation": tuple(_ACTIVATIONS)})
+    check_options(options, _NORMS[options.get("transformer-preprocess", "")])
+    return options
 
 
 def decoder_file(folder: pathlib.Path) -> pathlib.Path | None:

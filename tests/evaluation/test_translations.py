@@ -16,7 +16,7 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
         decoding=DecodingConfig(max_input_length=1009),
     )
     place = types.SimpleNamespace(
-        load_tokenizer=lambda: types.SimpleNamespace(languages={}),
+        load_tokenizer=lambda: types.SimpleNamespace(is_multilingual=False),
         load_translator=lambda checkpoint, languages: translator,
     )
     monkeypatch.setattr(translations, "ModelDir", lambda path: place)

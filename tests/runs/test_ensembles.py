@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import pytest
 
-from keras_transformer import atomic_files, tokenization
+from keras_transformer import tokenization
 from keras_transformer.inference.translator import Translator
 from keras_transformer.runs.model_dir import ModelDir
 from tests.small_models import LINES, choosing_model, make_translator, write_model
@@ -93,8 +94,8 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
     (tmp_path / "in").write_text("\n".join(LINES) + "\n")
     remembered = []
 
-    def remember(path, text):
-        assert path == tmp_path / "out.partial.json"
+    def remember(path, text, encoding):
+        assert path == tmp_path / "out.partial.jsonl"
         remembered.append(json.loads(text))
         raise KeyboardInterrupt
 
@@ -103,7 +104,7 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
         with pytest.raises(KeyboardInterrupt):
             program_of("bin/translate.py")(model_dir=first.path, **files, **given)
 
-    monkeypatch.setattr(atomic_files, "atomic_write", remember)
+    monkeypatch.setattr(pathlib.Path, "write_text", remember)
     run(ensemble=other)
     os.utime(other / "model.keras", ns=(1, 1))
     run(ensemble=other)
