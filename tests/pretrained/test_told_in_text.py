@@ -93,6 +93,7 @@ def translated(model_dir, given, code):
     return expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "given"), FORMS)
 def test_programs_take_the_language_from_the_text_or_the_flag(
     model_dir, program_of, tmp_path, capfd, form, given
@@ -133,6 +134,7 @@ def client(model_dir):
         yield client
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "given"), FORMS[1:])
 def test_the_server_translates_into_each_language(client, model_dir, form, given):
     for code, other in (("deu", "nld"), ("nld", "deu")):
@@ -148,6 +150,7 @@ def test_the_server_translates_into_each_language(client, model_dir, form, given
     assert listed == ["deu", "en", "nld"]
 
 
+@pytest.mark.long
 def test_an_export_is_told_languages(model_dir, program_of, tmp_path, capfd):
     """By texts, one after the other and as a document, and by its own language."""
     export = program_of("export/export_saved_model.py")
