@@ -7,8 +7,6 @@ MAX_PARAMETERS = 8
 # A search's settings are all its own; TensorFlow has no place to bundle them.
 MANY_PARAMETERS = {
     "decoding/beam_search.py beam_search",
-    "data/preparation.py prepare",
-    "training/callbacks.py __init__",
 }
 
 

@@ -48,7 +48,6 @@ def prepare(
     sample_pairs: int = SAMPLE_PAIRS,
     seed: int = 0,
     overwrite: bool = False,
-    prefix: str = "",
     **options: Any,
 ) -> metadata.DataMetadata:
     """Encode a parallel corpus into a folder, which appears complete or not at all.
@@ -73,10 +72,10 @@ def prepare(
         sample_pairs: Most training pairs that `make_tokenizer` sees, drawn by `seed`.
         seed: Seed of that sample, at least 0.
         overwrite: Whether to replace a corpus that is already in `data_dir`.
-        prefix: What is put before each source, such as ">>de<<"; "": nothing.
         **options: Fields of `config.PairFilters`, such as `max_length`, and of
             `config.PairEncoding`; `glossary`, a `masking.Glossary` of terms that
-            placeholders stand for, too.
+            placeholders stand for; and `prefix`, what is put before each source, such
+            as ">>de<<".
 
     Returns:
         The content of `metadata.json`.
@@ -89,7 +88,7 @@ def prepare(
         FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
     """
-    glossary = options.pop("glossary", None)
+    glossary, prefix = options.pop("glossary", None), options.pop("prefix", "")
     pair_filters, described = _options(options)
     for needed in ("train", "valid"):
         if needed not in source.splits:

@@ -266,8 +266,6 @@ class Evaluate(StepCallback):
             decides.
         is_due: Whether to evaluate after a step, from 1.
         best_folder: Keeps the best checkpoint; None: another process does.
-        before_best: Called before a best checkpoint is saved, with the step and the
-            state before its evaluation.
         best_metric: "bleu", higher is better, with the loss to break ties, or "loss",
             lower is better.
         patience: Evaluations without a new best after which training stops; None:
@@ -282,7 +280,6 @@ class Evaluate(StepCallback):
         evaluate: Callable[[], dict[str, float]],
         is_due: Callable[[int], bool],
         best_folder: CheckpointFolder | None,
-        before_best: Callable[[int, dict[str, Any]], None] = lambda step, state: None,
         best_metric: str = "bleu",
         patience: int | None = None,
         state: Mapping[str, Any] | None = None,
@@ -293,7 +290,9 @@ class Evaluate(StepCallback):
         self._evaluate = evaluate
         self._is_due = is_due
         self._best_folder = best_folder
-        self._before_best = before_best
+        # Called before a best checkpoint is saved, with the step and the state before
+        # its evaluation.
+        self.before_best: Callable[[int, dict[str, Any]], None] | None = None
         self._best_metric = best_metric
         self._patience = patience
         self._log = log or RunLog()
@@ -358,7 +357,8 @@ class Evaluate(StepCallback):
             self.evaluations_since_best += 1
             return False
         if self._best_folder is not None:
-            self._before_best(step, self.state())
+            if self.before_best is not None:
+                self.before_best(step, self.state())
             self._best_folder.save(step, {"metrics": metrics}, model=self.model)
         self.best_metrics, self.evaluations_since_best = metrics, 0
         return True

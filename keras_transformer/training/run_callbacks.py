@@ -60,17 +60,17 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         make_evaluation(run, progress),
         lambda step: step % every == 0 or step == total_steps,
         run.model_dir.checkpoints("best") if is_chief else None,
-        lambda step, evaluated: save_first(
-            run,
-            folder,
-            step,
-            {**state_of(before_evaluation), **evaluated, "best_measure": measure},
-        ),
         measure["metric"],
         options.early_stopping_evaluations,
         saved,
         make_log(run, "validation"),
         first_step=resume.step,
+    )
+    evaluate.before_best = lambda step, evaluated: save_first(
+        run,
+        folder,
+        step,
+        {**state_of(before_evaluation), **evaluated, "best_measure": measure},
     )
     # First "skipped", so that the others do not count the step at which it ends `fit`.
     with_state = {**before_evaluation, "evaluate": evaluate}
