@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from keras_transformer import white_space
+
 MAX_CHARACTERS = 100_000
 _CODE_POINTS = 0x110000
 # White space, control, combining, right-to-left and joined characters, characters with
@@ -62,11 +64,20 @@ def hostile_strings(count: int, seed: int = 0) -> list[bytes]:
 def too_long(
     strings: Sequence[bytes], tokenizer_model: bytes, limit: int
 ) -> list[bool]:
-    """Return which strings have more than `limit` tokens, EOS included."""
+    """Return which strings have more than `limit` tokens, EOS included.
+
+    Without white space at their ends, as a search reads them.
+    """
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_model)
-    return [len(processor.encode(string)) + 1 > limit for string in strings]
+    return [len(processor.encode(_read(string))) + 1 > limit for string in strings]
+
+
+def _read(string: bytes) -> bytes:
+    text = string.decode("utf-8", "surrogateescape")
+    text = "" if white_space.is_blank(text) else white_space.strip(text)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def send(signature, strings: Sequence[bytes], batch_size: int) -> list[bool]:

@@ -302,8 +302,8 @@ def test_a_trained_model_is_served_as_its_export_is(
     """With the same signatures, inputs, outputs and answers."""
     translator = make_translator()
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
-    model = model_loading.load_model_dir(translator_dir, None, (None, "tlh"))
-    assert model.target_language == "tlh"
+    model = model_loading.load_model_dir(translator_dir)
+    assert model.target_language == "trees"
     _, expected, client = exported
     assert model.signatures.keys() == expected.signatures.keys()
     for name, signature in model.signatures.items():
