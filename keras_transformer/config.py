@@ -387,6 +387,9 @@ class DecodingConfig:
     # Score each token by its share of the probability of the tokens that may follow,
     # instead of all, as `renormalize_logits` of Transformers does.
     renormalize: bool = False
+    # A translation may have the unknown token of a vocabulary that cannot write every
+    # character, as `allow-unk` of Marian.
+    allow_unk: bool = False
 
     def __post_init__(self):
         check_at_least("beam_size", self.beam_size, 1)

@@ -279,7 +279,7 @@ def test_unknown_keys_are_refused_with_the_nearest_one():
     listed = "'beam_size', 'length_penalty_alpha', 'length_penalty', "
     listed += "'extra_decode_length', 'max_output_length', 'max_input_length', "
     listed += "'force_eos', 'certain_eos', 'no_repeat_ngram_size', "
-    listed += "'max_repetitions', 'early_stopping', 'renormalize'"
+    listed += "'max_repetitions', 'early_stopping', 'renormalize', 'allow_unk'"
     with refuses(
         f"`DecodingConfig field` must be one of {listed}. "
         "Received: 'beamsize'. Did you mean 'beam_size'?"

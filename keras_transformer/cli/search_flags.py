@@ -39,6 +39,12 @@ EARLY_STOPPING = flags.DEFINE_bool(
     "Stop the search of a sentence as soon as --beam_size hypotheses have ended; "
     "faster, and the best one may be missed; default: the model's.",
 )
+ALLOW_UNK = flags.DEFINE_bool(
+    "allow_unk",
+    None,
+    "A translation may have unknown tokens, of a vocabulary that lacks characters; "
+    "default: the model's.",
+)
 # All of them. An export has fixed them.
 ALL = (
     BEAM_SIZE,
@@ -46,6 +52,7 @@ ALL = (
     NO_REPEAT_NGRAM_SIZE,
     MAX_REPETITIONS,
     EARLY_STOPPING,
+    ALLOW_UNK,
 )
 
 

@@ -38,7 +38,7 @@ class KeptPlaceholders:
             with numbers. A tag whose partner is absent is an ordinary token.
         vocab_size: Number of ids.
         eos_id: Id that ends a hypothesis.
-        suppressed_ids: Ids that never come.
+        suppressed_ids: Ids that come only where they are forced.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class KeptPlaceholders:
         wanted: tf.Tensor,
         limits: tf.Tensor,
         listed: Callable = lambda values: values,
+        is_forced: tf.Tensor | bool = False,
     ) -> tf.Tensor:
         """Return the tokens that may come next, as the argument of `beam_search`.
 
@@ -101,6 +102,7 @@ class KeptPlaceholders:
             limits: int32 `[batch]`: most tokens of an output, EOS included.
             listed: Returns `[size]` from values of all ids: those of the ids that the
                 answer is wanted for, by default all.
+            is_forced: bool `[batch]`: which outputs have a given token now.
 
         Returns:
             bool `[batch, beam, vocab]`, or `[batch, beam, size]` with `listed`.
@@ -118,8 +120,8 @@ class KeptPlaceholders:
             may_be_other[:, :, tf.newaxis],
             (progress.missing > 0) & is_in_order,
             is_complete[:, :, tf.newaxis],
-            tf.zeros_like(is_complete)[:, :, tf.newaxis],
         ]
+        columns.append(tf.reshape(is_forced, [-1, 1, 1]) & tf.ones_like(columns[0]))
         column_of_id = listed(self._column_of_id)
         return tf.gather(tf.concat(columns, axis=2), column_of_id, axis=2)
 

@@ -114,17 +114,19 @@ class SequenceGenerator(tf.Module):
             constraint_inputs: Further inputs of `allowed_tokens`, each `[batch, ...]`.
             forced_prefix: Same as in `beam_search`.
             allowed_tokens: Same as in `beam_search`, with the numbers of `ids`; None:
-                all but the model's `suppressed_ids`.
+                all but `suppressed_ids`.
             ids: The ids to choose from; None: all.
             **options: Same as in `beam_search`.
         """
         batch = tf.shape(limits)[0]
         ids = ids or OutputIds(self.model.config)
         step_function = self.step_function(ids)
-        if allowed_tokens is None and self.model.config.suppressed_ids:
-            allowed_tokens = functools.partial(self._not_suppressed, ids)
         if forced_prefix is None:
             forced_prefix = tf.zeros([batch, 0], tf.int32)
+        known = dict(constraint_inputs or {})
+        if allowed_tokens is None and self.suppressed_ids:
+            allowed_tokens = functools.partial(self._not_suppressed, ids)
+            known["num_forced"] = self.lengths(forced_prefix)
 
         def search(source, cache, own, limits):
             extra, prefix = own
@@ -150,7 +152,7 @@ class SequenceGenerator(tf.Module):
             self.decoding.beam_size,
             ids.special_ids["pad_id"],
         )
-        rows = (constraint_inputs or {}, ids.of_search(forced_prefix))
+        rows = (known, ids.of_search(forced_prefix))
         found = self.in_length_groups(source_tokens, limits, rows, search, empty)
         return found._replace(tokens=ids.of_model(found.tokens))
 
@@ -167,16 +169,22 @@ class SequenceGenerator(tf.Module):
             return OutputIds(self.model.config)
         return self.shortlist.ids_of(self.model.config, source_tokens, forced_prefix)
 
+    @property
+    def suppressed_ids(self) -> tuple[int, ...]:
+        """The ids that a search never chooses; a forced prefix may have them."""
+        return self.model.config.suppressed_ids
+
     def is_suppressed(self) -> tf.Tensor:
-        """Return which ids a search never chooses, bool `[vocab]`."""
+        """Return which of all ids are `suppressed_ids`, bool `[vocab]`."""
         ids = tf.range(self.model.config.output_vocab_size)
-        never = tf.constant(self.model.config.suppressed_ids, tf.int32)
+        never = tf.constant(self.suppressed_ids, tf.int32)
         return tf.reduce_any(ids[:, tf.newaxis] == never, axis=1)
 
     def _not_suppressed(self, ids, tokens, step, source):
-        del step, source
         is_allowed = ids.columns(~self.is_suppressed())
         size = is_allowed.shape[0] or tf.size(is_allowed)
+        is_forced = (step < source["num_forced"])[:, tf.newaxis, tf.newaxis]
+        is_allowed |= is_forced
         batch, beam_size, _ = tf.unstack(tf.shape(tokens))
         return tf.broadcast_to(is_allowed, [batch, beam_size, size])
 
@@ -214,7 +222,7 @@ class SequenceGenerator(tf.Module):
 
         Args:
             ids: The ids that the step takes and gives logits of.
-            for_sampling: Give probability 0 to the model's `suppressed_ids`, and at
+            for_sampling: Give probability 0 to `suppressed_ids`, and at
                 step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
                 beam search does both itself.
         """
@@ -224,7 +232,7 @@ class SequenceGenerator(tf.Module):
             return decode_step(ids.of_model(tokens), *inputs)
 
         prefix_id = self.tokenizer.target_prefix_id
-        if not for_sampling or not (self.model.config.suppressed_ids or prefix_id):
+        if not for_sampling or not (self.suppressed_ids or prefix_id):
             return step
 
         def step_for_sampling(tokens, number, *inputs):

@@ -314,8 +314,16 @@ class Translator(SequenceGenerator):
         if not ids:
             return None
         return KeptPlaceholders(
-            ids, config.output_vocab_size, config.eos_id, config.suppressed_ids
+            ids, config.output_vocab_size, config.eos_id, self.suppressed_ids
         )
+
+    @property
+    def suppressed_ids(self) -> tuple[int, ...]:
+        """Those of the model and, unless `allow_unk`, the unknown token of targets."""
+        ids, unknown = super().suppressed_ids, self.tokenizer.target_unk_id
+        if self.decoding.allow_unk or unknown is None or unknown in ids:
+            return ids
+        return (*ids, unknown)
 
     def own_prefix(self, batch: tf.Tensor) -> tf.Tensor:
         """Return the tokens that every target begins with, int32 `[batch, 0 or 1]`."""
@@ -354,6 +362,7 @@ class Translator(SequenceGenerator):
             options["constraint_inputs"] = {
                 "wanted": rule.wanted(source_tokens, forced_prefix),
                 "limits": limits,
+                "num_forced": self.lengths(forced_prefix),
             }
             options["allowed_tokens"] = lambda tokens, step, source: (
                 rule.allowed_tokens(
@@ -362,6 +371,7 @@ class Translator(SequenceGenerator):
                     source["wanted"],
                     source["limits"],
                     ids.columns,
+                    is_forced=step < source["num_forced"],
                 )
             )
         return self.best_outputs(source_tokens, limits, **options)

@@ -311,10 +311,15 @@ def check_room(decoding: DecodingConfig) -> None:
 
 
 def check_repeats(decoding: DecodingConfig) -> None:
-    """Raise ValueError if the search may not repeat symbols, as every tree does."""
+    """Raise ValueError unless the search may repeat symbols, and must know them."""
     for name in ("no_repeat_ngram_size", "max_repetitions"):
         if number := getattr(decoding, name):
             raise ValueError(
                 f"`{name}` must be 0 for parsing: brackets repeat in every tree. "
                 f"Received: {name}={number}."
             )
+    if decoding.allow_unk:
+        raise ValueError(
+            "`allow_unk` must be False for parsing: no tree has an unknown symbol. "
+            "Received: allow_unk=True."
+        )

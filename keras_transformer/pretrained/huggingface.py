@@ -182,7 +182,9 @@ def read(
     settings = search_settings.read(
         folder, options, _max_input_length(options, names), tokenizer.target_prefix_id
     )
-    config = _model_config(options, settings.suppressed_ids, own)
+    # The unknown token is left to `DecodingConfig.allow_unk`.
+    never = (i for i in settings.suppressed_ids if i != tokenizer.target_unk_id)
+    config = _model_config(options, tuple(never), own)
     positions = frozenset(name for name in sources.names if name in _POSITIONS)
     for name in positions:
         _check_sinusoids(name, sources.read(name), config)

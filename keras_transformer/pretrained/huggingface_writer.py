@@ -79,7 +79,7 @@ def write(
     tensors = named_tensors(translator)
     contents = {
         "config.json": model_options(config, translator.decoding),
-        "generation_config.json": generation_options(config, translator.decoding),
+        "generation_config.json": generation_options(translator),
         "tokenizer_config.json": {
             "tokenizer_class": "MarianTokenizer",
             "source_lang": run.source_language,
@@ -220,8 +220,9 @@ def model_options(config: ModelConfig, decoding: DecodingConfig) -> dict[str, An
     }
 
 
-def generation_options(config: ModelConfig, decoding: DecodingConfig) -> dict[str, Any]:
+def generation_options(translator: Translator) -> dict[str, Any]:
     """Return the content of generation_config.json."""
+    decoding = translator.decoding
     options = {
         "num_beams": decoding.beam_size,
         "length_penalty": decoding.length_penalty_alpha,
@@ -229,10 +230,10 @@ def generation_options(config: ModelConfig, decoding: DecodingConfig) -> dict[st
         "early_stopping": decoding.early_stopping,
         "renormalize_logits": decoding.renormalize,
         "max_length": 1 + _longest_output(decoding),  # the decoder's first input counts
-        **_special_ids(config, decoding),
+        **_special_ids(translator.model.config, decoding),
     }
-    if config.suppressed_ids:
-        options["bad_words_ids"] = [[number] for number in config.suppressed_ids]
+    if never := translator.suppressed_ids:
+        options["bad_words_ids"] = [[number] for number in never]
     return options
 
 

@@ -69,10 +69,10 @@ _AROUND = (
 _DROPOUT = "d"
 # Marian's gelu is an approximation, x * sigmoid(1.702 x), that is not here.
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
-# Options of decoder.yml that change outputs, with the values that do not.
+# Options of decoder.yml that change outputs, with the values that are read.
 _SEARCH = {
+    "allow-unk": (False, True),
     "word-penalty": (0,),
-    "allow-unk": (False,),
     "shortlist": ([],),
     "output-sampling": ([], False),
     "force-decode": (False,),
@@ -141,6 +141,7 @@ def read(
             length_penalty="power",
             length_penalty_alpha=float(decoder.get("normalize", 0.0)),
             max_input_length=_MAX_INPUT_LENGTH,
+            allow_unk=bool(decoder.get("allow-unk", False)),
         ),
         tokenizer=tokenizer,
         source_language=source_language or "",

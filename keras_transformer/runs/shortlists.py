@@ -94,8 +94,10 @@ def _always(
     pieces = tokenizer.target_pieces(np.arange(size)).numpy()
     counts = corpus.target_counts(size)
     most_frequent = np.argsort(-counts, kind="stable")[:frequent]
+    unknown = tokenizer.target_unk_id
     wanted = {
-        *(model.pad_id, model.bos_id, model.eos_id, tokenizer.unk_id),
+        *(model.pad_id, model.bos_id, model.eos_id),
+        tokenizer.unk_id if unknown is None else unknown,
         *tokenizer.languages.values(),
         *tokenizer.placeholders.values(),
         *(number for number, piece in enumerate(pieces) if _BYTE.fullmatch(piece)),

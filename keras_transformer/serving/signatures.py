@@ -158,7 +158,8 @@ class ServingModule(tf.Module):
 
         Returns:
             "translation", string `[batch]`; "log_probability", float32 `[batch]`, of
-            the unmodified model; "truncated", bool `[batch]`.
+            the unmodified model, but for the ids that a search never chooses;
+            "truncated", bool `[batch]`.
         """
         text, temperature, top_k, top_p, seed = _of_one_batch(
             text=text, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed

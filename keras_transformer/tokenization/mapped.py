@@ -63,8 +63,9 @@ class MappedTokenizer(tokenizer.Tokenizer):
         )
         self.languages = settings.get("languages") or _languages(vocabulary)
         self.markers = tuple(filter(language_tokens.code_of, vocabulary))
+        self._target_unk_id = target_vocabulary[_UNKNOWN]
         never_written = {
-            target_vocabulary[_UNKNOWN],
+            self._target_unk_id,
             *settings["special_ids"].values(),
             *settings.get("languages", {}).values(),
             *_languages(target_vocabulary).values(),
@@ -114,6 +115,10 @@ class MappedTokenizer(tokenizer.Tokenizer):
                 settings[f"{name}_prefix_id"] = self.languages[language]
         vocabularies = [settings.pop("vocabulary")]
         return MappedTokenizer(pack(source, target, vocabularies, **settings))
+
+    @property
+    def target_unk_id(self) -> int:
+        return self._target_unk_id
 
     def target_pieces(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         return tf.gather(self._target_pieces, tokens)

@@ -66,6 +66,10 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         self.markers = _markers(proto)
         self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
 
+    @property
+    def target_unk_id(self) -> int | None:
+        return None if tokenizer.has_byte_fallback(self._processor) else self.unk_id
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Split texts into ids with SentencePiece's threads; see the base class."""
         tokenizer.check_texts(texts)

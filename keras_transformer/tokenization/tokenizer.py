@@ -189,6 +189,11 @@ class Tokenizer(tf.Module):
         return codes.get(prefix_id)
 
     @property
+    def target_unk_id(self) -> int | None:
+        """The id of what targets cannot write; None: they can write all characters."""
+        return self.unk_id
+
+    @property
     def is_multilingual(self) -> bool:
         """Whether the model writes several languages."""
         return len(self.languages) > 1
@@ -512,6 +517,11 @@ def sentencepiece_processor(proto: bytes) -> sentencepiece.SentencePieceProcesso
     except RuntimeError as error:
         raise ValueError(f"not a SentencePiece model ({error}).") from error
     raise ValueError("not a SentencePiece model (it is empty).")
+
+
+def has_byte_fallback(model: sentencepiece.SentencePieceProcessor) -> bool:
+    """Return whether a SentencePiece model writes every character, by its bytes."""
+    return model.is_byte(model.piece_to_id("<0x00>"))
 
 
 def placeholders_of(

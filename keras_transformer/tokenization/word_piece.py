@@ -80,6 +80,10 @@ class WordPieceTokenizer(tokenizer.Tokenizer):
         )
         return tokens.with_flat_values(numbers - first)
 
+    @property
+    def target_unk_id(self) -> None:
+        return None
+
     def _split(self, text):
         return self._in_graph.tokenize(self._splitter.split(text))
 

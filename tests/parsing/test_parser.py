@@ -296,6 +296,10 @@ def test_the_paper_parses_with_beam_21():
             {"max_repetitions": 2},
             "`max_repetitions` must be 0 for parsing: brackets repeat",
         ),
+        (
+            {"allow_unk": True},
+            "`allow_unk` must be False for parsing: no tree has an unknown symbol",
+        ),
     ],
 )
 def test_limits_that_no_tree_keeps_are_rejected(options, message):

@@ -146,7 +146,7 @@ def test_options_of_published_models_are_read(tmp_path, options, decoder, expect
         ({"lemma-dim-emb": 8}, {}, "lemma-dim-emb is 8"),
         ({"right-left": True}, {}, "right-left is True"),
         ({}, {"word-penalty": 0.2}, "decoder.yml: word-penalty is 0.2"),
-        ({}, {"allow-unk": True}, "decoder.yml: allow-unk is True"),
+        ({}, {"allow-unk": "all"}, "decoder.yml: allow-unk is 'all'"),
         ({}, {"output-sampling": ["full"]}, "output-sampling is"),
         ({}, {"ignore-model-config": True}, "ignore-model-config is True"),
     ],
@@ -156,6 +156,13 @@ def test_an_option_that_changes_outputs_is_refused(tmp_path, options, decoder, m
     with pytest.raises(ValueError, match=message) as found:
         importing.read(tmp_path / "published")
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"allow-unk": False}, {"allow-unk": True}])
+def test_whether_a_model_may_write_unknown_tokens_is_read(tmp_path, options):
+    write(tmp_path / "published", {}, options)
+    read = importing.read(tmp_path / "published")
+    assert read.decoding.allow_unk is options.get("allow-unk", False)
 
 
 def test_an_output_without_bias_is_read(tmp_path):
