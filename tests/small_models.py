@@ -2,8 +2,10 @@
 
 import collections
 import dataclasses
+import io
 
 import numpy as np
+import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import data, presets, tokenization
@@ -16,6 +18,20 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
+
+
+def vocabulary(**options):
+    """Return a SentencePiece model, which lacks characters unless options say not."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 5),
+        model_writer=written,
+        model_type="bpe",
+        pad_id=3,
+        minloglevel=2,
+        **{"vocab_size": 100, **options},
+    )
+    return written.getvalue()
 
 
 def make_translator(seed=3, precision="float32", placeholders=(), **options):

@@ -31,16 +31,25 @@ class SplitMetadata:
     target_words: int
     # Encoded pairs with an alignment of their words.
     aligned_pairs: int = 0
+    # Tokens that stand for what the vocabulary lacks, and the commonest characters
+    # that it lacks, by how often they came.
+    source_unknown: int = 0
+    target_unknown: int = 0
+    source_lacking: dict[str, int] = dataclasses.field(default_factory=dict)
+    target_lacking: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: SplitMetadata) -> SplitMetadata:
         """Add the counts of two corpora."""
-        sums = {
-            field.name: getattr(self, field.name) + getattr(other, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "dropped"
-        }
-        dropped = {name: n + other.dropped[name] for name, n in self.dropped.items()}
-        return SplitMetadata(dropped=dropped, **sums)
+        sums = {}
+        for field in dataclasses.fields(self):
+            one, two = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(one, dict):
+                names = dict.fromkeys([*one, *two])
+                both = {name: one.get(name, 0) + two.get(name, 0) for name in names}
+                sums[field.name] = both
+            else:
+                sums[field.name] = one + two
+        return SplitMetadata(**sums)
 
     @property
     def tokens_per_word(self) -> float:

@@ -14,7 +14,13 @@ import numpy as np
 import tqdm
 
 from keras_transformer import config, text_files, white_space
-from keras_transformer.data import alignments, corpus, masking, metadata
+from keras_transformer.data import (
+    alignments,
+    corpus,
+    masking,
+    metadata,
+    unknown_tokens,
+)
 from keras_transformer.data.sources import ParallelSource
 from keras_transformer.words import num_blank_words, words_of_text
 
@@ -185,16 +191,17 @@ class PartReader:
         chunks = _chunks(itertools.compress(aligned, reasons == Drop.KEPT))
         encoders = (tokenizer, tokenizer if target is None else target)
         counts = np.zeros(5, np.int64)
+        unknown = _unknown_tokens(tokenizer, target)
         for position, chunk in chunks:
             rows = kept[position : position + len(chunk)]
             reasons[rows] = self._encode_chunk(
-                chunk, self._copies[rows], encoders, writer, counts
+                chunk, self._copies[rows], encoders, writer, counts, unknown
             )
             for index in np.flatnonzero(reasons[rows]):
                 self._note(reasons[rows[index]], rows[index], chunk[index][0])
         self._check_none_too_long(reasons)
         self._check_some_left(reasons)
-        return self._metadata(reasons, counts)
+        return self._metadata(reasons, counts, unknown)
 
     def examples(self) -> Iterator[str]:
         """Yield lines with reason, location, source and target of dropped pairs.
@@ -232,7 +239,9 @@ class PartReader:
             shown = (side.replace("\t", " ") for side in sides)
             lines.append("\t".join([drop.name.lower(), place, *shown]))
 
-    def _encode_chunk(self, chunk, copies, encoders, writer, counts) -> np.ndarray:
+    def _encode_chunk(
+        self, chunk, copies, encoders, writer, counts, unknown
+    ) -> np.ndarray:
         """Write the good pairs of a chunk, count them, return reasons for the rest."""
         pairs, links = zip(*chunk, strict=True)
         texts = list(zip(*pairs, strict=True))
@@ -250,6 +259,7 @@ class PartReader:
         # Symbols stand for the words of the source.
         words = texts if target is source else [texts[0], texts[0]]
         num_words = [sum(len(text.split()) for text in side) for side in words]
+        bare = [[text.removeprefix(prefix) for text in texts[0]], texts[1]]
         for written, encoded in self._encodings(source, texts, tokens):
             aligned = []
             if writer.is_aligned:
@@ -258,6 +268,8 @@ class PartReader:
             writer.append(*encoded, aligned)
             num_tokens = [sum(len(ids) + 1 for ids in side) for side in encoded]
             counts += [*num_tokens, *num_words, sum(len(each) > 0 for each in aligned)]
+            for each, side, ids in zip(unknown, bare, encoded, strict=True):
+                each.add(side, ids)
         return reasons
 
     def _written_links(self, links, texts, written):
@@ -310,7 +322,7 @@ class PartReader:
             for side in texts
         ]
 
-    def _metadata(self, reasons, counts) -> metadata.SplitMetadata:
+    def _metadata(self, reasons, counts, unknown) -> metadata.SplitMetadata:
         num_unreadable = self._source.num_unreadable(self._split)
         names = ("source_tokens", "target_tokens", "source_words", "target_words")
         return metadata.SplitMetadata(
@@ -319,6 +331,10 @@ class PartReader:
             * self._encoding.subword_encodings,
             dropped={**_dropped(reasons), "unreadable": num_unreadable},
             **dict(zip((*names, "aligned_pairs"), counts.tolist(), strict=True)),
+            source_unknown=unknown[0].num_tokens,
+            target_unknown=unknown[1].num_tokens,
+            source_lacking=unknown[0].commonest(),
+            target_lacking=unknown[1].commonest(),
         )
 
     def _decoded(self) -> Iterator[tuple[str, str] | None]:
@@ -413,6 +429,17 @@ class PartReader:
             unit=" pairs",
             disable=None,
         )
+
+
+def _unknown_tokens(tokenizer, target) -> list[unknown_tokens.UnknownTokens]:
+    """Return counters for both sides. A separate target vocabulary drops pairs."""
+    target_id = tokenizer.target_unk_id if target is None else None
+    # All characters are in a vocabulary that can write every target.
+    source_id = None if tokenizer.target_unk_id is None else tokenizer.unk_id
+    return [
+        unknown_tokens.UnknownTokens(tokenizer.encode, source_id),
+        unknown_tokens.UnknownTokens(tokenizer.encode_target, target_id),
+    ]
 
 
 def _stripped(pair: tuple[str, str]) -> tuple[str, str]:

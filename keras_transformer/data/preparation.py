@@ -30,6 +30,7 @@ from keras_transformer.data import (
     metadata,
     part_reader,
     sources,
+    unknown_tokens,
 )
 
 # Most training pairs that a vocabulary is trained on.
@@ -436,6 +437,7 @@ def report(prepared: metadata.DataMetadata) -> str:
             + (f"; {split.aligned_pairs:,} aligned" if split.aligned_pairs else "")
         )
         lines += [f"  {_described(each)}" for each in prepared.corpora_of(name)]
+        lines += _unknown(split)
     if any(sum(split.dropped.values()) for split in prepared.splits.values()):
         lines.append(
             f"{metadata.EXAMPLES_NAME} shows up to {part_reader.NUM_EXAMPLES} of the "
@@ -451,6 +453,34 @@ def report(prepared: metadata.DataMetadata) -> str:
             f"{padding.padding_rate:.1%} padding, shapes {shapes}"
         )
     return "\n".join(lines)
+
+
+def _unknown(split: metadata.SplitMetadata) -> list[str]:
+    """Describe what the vocabulary lacks of a split, in a line, or none."""
+    sides = [
+        _lacking(*side)
+        for side in (
+            ("source", split.source_unknown, split.source_tokens, split.source_lacking),
+            ("target", split.target_unknown, split.target_tokens, split.target_lacking),
+        )
+        if side[1]
+    ]
+    if not sides:
+        return []
+    return [
+        f"  warning: the vocabulary lacks {'; '.join(sides)}. No translation has what "
+        "it lacks: let bin/prepare_data.py train a vocabulary, if that matters."
+    ]
+
+
+def _lacking(side: str, unknown: int, tokens: int, characters: dict[str, int]) -> str:
+    commonest = sorted(characters.items(), key=lambda item: -item[1])
+    shown = ", ".join(
+        f"{character!r} {times:,}"
+        for character, times in commonest[: unknown_tokens.NUM_CHARACTERS]
+    )
+    said = f"{wording.count(unknown, 'token')} of {side}s ({unknown / tokens:.2%})"
+    return said + (shown and f": {shown}")
 
 
 def _in_ways(prepared: metadata.DataMetadata, split: str) -> str:

@@ -1,10 +1,7 @@
 """No search chooses the unknown token of a vocabulary that lacks characters."""
 
-import io
-
 import numpy as np
 import pytest
-import sentencepiece
 import tensorflow as tf
 
 from keras_transformer import tokenization
@@ -15,25 +12,11 @@ from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.tokenization.mapped import MappedTokenizer, pack
 from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
-from tests.small_models import LINES, choosing_model, inputs_of
+from tests.small_models import LINES, choosing_model, inputs_of, vocabulary
 
 TEXTS = ["one two three", "A dog runs!", ""]
 # How SentencePiece shows the unknown token.
 UNKNOWN = "\u2047"
-
-
-def vocabulary(**options):
-    """Return a SentencePiece model, which lacks characters unless options say not."""
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 5),
-        model_writer=written,
-        model_type="bpe",
-        pad_id=3,
-        minloglevel=2,
-        **{"vocab_size": 100, **options},
-    )
-    return written.getvalue()
 
 
 def preferring(tokenizer, seed=3, **options):
