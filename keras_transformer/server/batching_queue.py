@@ -107,8 +107,8 @@ class BatchingQueue:
 
     async def ask(
         self, signature: str, rows: Sequence[Mapping[str, Any]]
-    ) -> dict[str, np.ndarray]:
-        """Return the outputs for the rows of one request.
+    ) -> list[dict[str, Any]]:
+        """Return the outputs for each row of one request.
 
         If this is cancelled, rows that still wait are dropped.
 
@@ -117,8 +117,8 @@ class BatchingQueue:
             rows: At least one row; each has the inputs by name, strings as bytes.
 
         Returns:
-            By name, one item per row. Rows of different batches are padded with "" or 0
-            to the same shape.
+            For each row its outputs by name, without a batch axis. Rows of one batch
+            are padded with "" or 0 to the same shape.
 
         Raises:
             QueueFullError: If there is no room.
@@ -132,11 +132,10 @@ class BatchingQueue:
         self._arrived.set()
         answers = [row.answer for row in added]
         try:
-            parts = await asyncio.gather(*answers)
+            return await asyncio.gather(*answers)
         finally:
             for answer in answers:
                 answer.cancel()
-        return {name: _concatenate([part[name] for part in parts]) for name in parts[0]}
 
     async def _work(self) -> None:
         while True:
@@ -161,8 +160,8 @@ class BatchingQueue:
                 if not row.answer.done():
                     row.answer.set_result(answer)
 
-    async def _run_batch(self, batch: Sequence[_Row]) -> list[dict[str, np.ndarray]]:
-        """Return the outputs of each row, with a batch axis of 1."""
+    async def _run_batch(self, batch: Sequence[_Row]) -> list[dict[str, Any]]:
+        """Return the outputs of each row."""
         signature = batch[0].signature
         self._on_batch(signature, len(batch))
         inputs = {name: [row.values[name] for row in batch] for name in batch[0].values}
@@ -175,7 +174,7 @@ class BatchingQueue:
                     f"output {name} has {len(values)} rows for {len(batch)} inputs"
                 )
         return [
-            {name: values[index : index + 1] for name, values in outputs.items()}
+            {name: values[index] for name, values in outputs.items()}
             for index in range(len(batch))
         ]
 
@@ -234,19 +233,3 @@ class BatchingQueue:
 def _model_error(error: BaseException) -> ModelError:
     """Return an error with the first line of another."""
     return ModelError((str(error).splitlines() or [type(error).__name__])[0])
-
-
-def _concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Join arrays along the batch; pad the other axes with "" or 0."""
-    shape = np.max([part.shape[1:] for part in parts], axis=0, initial=0)
-    filler = b"" if parts[0].dtype == object else 0
-    return np.concatenate(
-        [
-            np.pad(
-                part,
-                [(0, 0), *((0, int(n)) for n in shape - part.shape[1:])],
-                constant_values=filler,
-            )
-            for part in parts
-        ]
-    )

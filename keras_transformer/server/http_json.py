@@ -26,7 +26,13 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> fastapi.Response:
-    """Return JSON in UTF-8, with NaN and Infinity as TF Serving writes them."""
+    """Return JSON in UTF-8, with NaN and Infinity as TF Serving writes them.
+
+    Args:
+        content: Also with arrays of NumPy and their items; bytes are text.
+        status: Of the answer.
+        headers: Of the answer.
+    """
     text = _encoded(content).encode("utf-8", "replace")
     return fastapi.Response(text, status, headers, "application/json")
 
@@ -38,9 +44,9 @@ def _encoded(content: Any) -> str:
             f"{json.dumps(key)}: {_encoded(item)}" for key, item in content.items()
         )
         return f"{{{', '.join(items)}}}"
-    if isinstance(content, list) and content and isinstance(content[0], list | dict):
+    if isinstance(content, list) or getattr(content, "ndim", 0) > 1:
         return f"[{', '.join(map(_encoded, content))}]"
-    return json.dumps(content, ensure_ascii=False)
+    return json.dumps(as_lists(content), ensure_ascii=False)
 
 
 def error_response(
@@ -177,9 +183,9 @@ async def _disconnect(request: fastapi.Request) -> None:
         pass
 
 
-def as_lists(array: np.ndarray | Sequence) -> Any:
-    """Return an array as nested lists, with bytes as str."""
-    if isinstance(array, np.ndarray):
+def as_lists(array: Any) -> Any:
+    """Return an array or an item of one as Python values, with bytes as str."""
+    if isinstance(array, np.ndarray | np.generic):
         array = array.tolist()
     if isinstance(array, list):
         return [as_lists(item) for item in array]

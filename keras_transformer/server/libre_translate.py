@@ -37,7 +37,7 @@ from keras_transformer.server.protected_requests import (
     alignment,
     input_rows,
     protect_all,
-    rows_of,
+    values_of,
 )
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
@@ -322,10 +322,10 @@ class LibreTranslate:
         short = [each for each in protected if self._surely_fits(each.text)]
         long = [each.original for each in protected if not self._surely_fits(each.text)]
         rows = input_rows([each.text for each in short])
-        found = rows_of(await self._queue.ask("nbest", rows)) if short else []
+        found = await self._queue.ask("nbest", rows) if short else []
         of_short = iter(
             [
-                [each.restore(text) for text in row["translations"]]
+                [each.restore(text) for text in values_of(row)["translations"]]
                 for each, row in zip(short, found, strict=True)
             ]
         )
@@ -354,11 +354,14 @@ class LibreTranslate:
             source, target = (code.encode() for code in languages)
             for row in rows:
                 row |= {"source_language": source, "target_language": target}
-        answers = rows_of(await self._queue.ask(signature, rows))
-        found = [
-            each.restore(answer["translation"], alignment(each, answer))
-            for each, answer in zip(protected, answers, strict=True)
-        ]
+        answers = [*map(values_of, await self._queue.ask(signature, rows))]
+        # In a thread: the attention of long texts takes seconds.
+        found = await asyncio.to_thread(
+            lambda: [
+                each.restore(answer["translation"], alignment(each, answer))
+                for each, answer in zip(protected, answers, strict=True)
+            ]
+        )
         divisions = {
             row: division
             for row, answer in enumerate(answers)

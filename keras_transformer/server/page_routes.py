@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import pathlib
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ from keras_transformer.server.protected_requests import (
     alignment,
     input_rows,
     protect_all,
-    rows_of,
+    values_of,
 )
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
@@ -134,10 +135,14 @@ class Page:
         name = "align" if "align" in self._signatures else "serving_default"
         rows = input_rows([each.text for each in protected])
         answers = await self._ask(request, name, rows) if rows else []
+        # In a thread: the attention of long texts takes seconds.
+        sentences = await asyncio.to_thread(
+            lambda: [*map(self._sentence, protected, answers)]
+        )
         return json_response(
             {
                 "around": document.around,
-                "sentences": [*map(self._sentence, protected, answers)],
+                "sentences": sentences,
                 "canChange": not protection.needs_alignment,
             }
         )
@@ -238,7 +243,7 @@ class Page:
     async def _ask(self, request, name: str, rows: list) -> list[dict[str, Any]]:
         """Return the outputs of a signature by name for each row."""
         work = self._queue.ask(name, rows)
-        return rows_of(await unless_client_leaves(request, work))
+        return [*map(values_of, await unless_client_leaves(request, work))]
 
 
 def _weights(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from keras_transformer import wording
@@ -158,10 +159,12 @@ def input_rows(texts: Sequence[str]) -> list[dict[str, bytes]]:
     return [{"text": text.encode()} for text in texts]
 
 
-def rows_of(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the outputs of a signature by name for each text, as Python values."""
-    columns = [as_lists(values) for values in outputs.values()]
-    return [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
+def values_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs for a text as Python values, and attention as an array."""
+    return {
+        name: value if np.ndim(value) > 1 else as_lists(value)
+        for name, value in row.items()
+    }
 
 
 def alignment(protected: ProtectedText, row: Mapping[str, Any]) -> tuple:

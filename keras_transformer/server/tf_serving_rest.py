@@ -6,16 +6,16 @@ import asyncio
 import base64
 import binascii
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fastapi
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from keras_transformer import wording
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
-    as_lists,
     check_length,
     check_num_texts,
     json_response,
@@ -28,8 +28,9 @@ from keras_transformer.server.server_config import ServerConfig
 # Characters of a wrong value that an error shows.
 _SHOWN = 60
 _EXAMPLE = {"inputs": {"text": ["A dog runs."]}}
-# Values that an output with two lengths, such as attention, may have in an answer.
-_MOST_VALUES = 2**24
+# Values that an output with two lengths, such as attention, may have in an answer as
+# far as its texts tell, and those that an answer may have: 0.2 GB of JSON.
+_MOST_EXPECTED, _MOST_VALUES = 2**24, 2**23
 # A translation may have this many tokens more than its source, and ends.
 _EXTRA_TOKENS = 51
 _PREDICT_BODY = {
@@ -113,31 +114,38 @@ class TfServingRest:
             raise HTTPException(400, 'Give one of "inputs" and "instances"')
         if "inputs" in body:
             columns = self._columns(signature, body["inputs"])
-            outputs = await self._ask(request, name, columns)
-            answer = {"outputs": _unnamed(outputs)}
-            return await asyncio.to_thread(json_response, answer)
-        columns = self._columns_of_rows(signature, body["instances"])
-        outputs = await self._ask(request, name, columns)
-        rows = [
-            _unnamed(dict(zip(outputs, row, strict=True)))
-            for row in zip(*outputs.values(), strict=True)
-        ]
-        return await asyncio.to_thread(json_response, {"predictions": rows})
+            rows = await self._ask(request, name, columns)
 
-    async def _ask(self, request, name, columns: Mapping[str, list]) -> dict[str, list]:
-        """Return the outputs as nested lists."""
+            def answer():
+                outputs = {
+                    output: _stacked([row[output] for row in rows])
+                    for output in signature.outputs
+                }
+                return json_response({"outputs": _unnamed(outputs)})
+
+        else:
+            columns = self._columns_of_rows(signature, body["instances"])
+            rows = await self._ask(request, name, columns)
+
+            def answer():
+                return json_response({"predictions": [*map(_unnamed, rows)]})
+
+        # In a thread: attention has millions of values.
+        return await asyncio.to_thread(answer)
+
+    async def _ask(self, request, name, columns) -> list[dict[str, Any]]:
+        """Return the outputs for each text by name."""
         rows = [
             dict(zip(columns, row, strict=True))
             for row in zip(*columns.values(), strict=True)
         ]
         if not rows:
-            return {output: [] for output in self._model.signatures[name].outputs}
+            return []
         self._check_answer(name, rows)
-        outputs = await unless_client_leaves(request, self._queue.ask(name, rows))
-        # In a thread, as is JSON: attention has millions of values.
-        return await asyncio.to_thread(
-            lambda: {output: as_lists(value) for output, value in outputs.items()}
-        )
+        found = await unless_client_leaves(request, self._queue.ask(name, rows))
+        if len(found) * max(map(_num_values, found)) > _MOST_VALUES:
+            raise _too_large(name, f"{len(rows)} texts")
+        return found
 
     def _check_answer(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         """Raise HTTPException if an answer may be far larger than its request.
@@ -151,13 +159,8 @@ class TfServingRest:
         longest = max(map(len, texts), default=0) + 1
         if self._model.max_input_length is not None:
             longest = min(longest, self._model.max_input_length)
-        if len(rows) * longest * (longest + _EXTRA_TOKENS) > _MOST_VALUES:
-            raise HTTPException(
-                413,
-                f"The answer of signature {name} to {len(rows)} texts of up to "
-                f"{longest:,} tokens may be too large. Send fewer texts or shorter "
-                "ones in a request.",
-            )
+        if len(rows) * longest * (longest + _EXTRA_TOKENS) > _MOST_EXPECTED:
+            raise _too_large(name, f"{len(rows)} texts of up to {longest:,} tokens")
 
     def _check_model(self, request: fastapi.Request) -> None:
         name = request.path_params["name"]
@@ -279,3 +282,29 @@ def _described(infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
         }
         for name, info in infos.items()
     }
+
+
+def _num_values(row: Mapping[str, Any]) -> int:
+    return sum(map(np.size, row.values()))
+
+
+def _too_large(name: str, texts: str) -> HTTPException:
+    return HTTPException(
+        413,
+        f"The answer of signature {name} to {texts} is too large. Send fewer texts or "
+        "shorter ones in a request.",
+    )
+
+
+def _stacked(values: Sequence[Any]) -> np.ndarray | list:
+    """Stack an output of several texts; pad its axes with "" or 0 to one shape."""
+    if not values or not np.ndim(values[0]):
+        return list(values)
+    shape = np.max([value.shape for value in values], axis=0)
+    filler = b"" if values[0].dtype == object else 0
+    return np.stack(
+        [
+            np.pad(value, [(0, n) for n in shape - value.shape], constant_values=filler)
+            for value in values
+        ]
+    )

@@ -60,7 +60,7 @@ def test_a_defect_of_the_server_answers_with_one_line(ask, monkeypatch, caplog):
     def fail(array):
         raise KeyError("a\nb")
 
-    monkeypatch.setattr("keras_transformer.server.tf_serving_rest.as_lists", fail)
+    monkeypatch.setattr("keras_transformer.server.tf_serving_rest._unnamed", fail)
     response = ask("a")
     assert response.status_code == 500
     assert response.json() == {"error": "Internal error: KeyError"}

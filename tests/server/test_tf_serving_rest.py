@@ -8,7 +8,7 @@ import tensorflow as tf
 from starlette import testclient
 
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.server import model_loading, server
+from keras_transformer.server import model_loading, server, tf_serving_rest
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
 from tests.small_models import inputs_of, make_translator
@@ -100,6 +100,22 @@ def test_a_single_output_has_no_name(client):
     assert predict(client, body).json() == {"outputs": [["ba", "BA", ""]]}
     body = {"signature_name": "nbest", "instances": ["ab"]}
     assert predict(client, body).json() == {"predictions": [["ba", "BA", ""]]}
+
+
+def test_columns_have_one_shape_and_rows_that_of_their_batch():
+    app = server.make_app(FakeModel().served(), ServerConfig(max_batch_size=1))
+    body = {"signature_name": "align"}
+    with testclient.TestClient(app) as client:
+        columns = predict(client, {**body, "inputs": ["ab", "\u4e2d\0"]}).json()
+        rows = predict(client, {**body, "instances": ["ab", "c"]}).json()
+    assert columns["outputs"] == {
+        "pieces": [["b", "a", "", ""], ["\0", "\ufffd", "\ufffd", "\ufffd"]],
+        "attention": [[1.0, 1.0, 0.0, 0.0], [1.0] * 4],
+    }
+    assert rows["predictions"] == [
+        {"pieces": ["b", "a"], "attention": [1.0, 1.0]},
+        {"pieces": ["c"], "attention": [1.0]},
+    ]
 
 
 def test_numbers_reach_the_signature(client):
@@ -351,3 +367,17 @@ def test_the_size_of_alignments_is_bounded(count, length, limit, status):
             body = {"inputs": {"text": texts}, "signature_name": name}
             path = "/v1/models/translation:predict"
             assert client.post(path, json=body).status_code == expected
+
+
+@pytest.mark.parametrize(("longest", "status"), [("ab", 200), ("abc", 413)])
+def test_an_answer_with_too_many_values_is_refused(monkeypatch, longest, status):
+    """All rows may be padded to the largest: pieces and weights of two texts."""
+    monkeypatch.setattr(tf_serving_rest, "_MOST_VALUES", 8)
+    with testclient.TestClient(
+        server.make_app(FakeModel().served(), ServerConfig())
+    ) as client:
+        body = {"inputs": [longest, "a"], "signature_name": "align"}
+        answer = predict(client, body)
+    assert answer.status_code == status
+    if status == 413:
+        assert "align to 2 texts is too large. Send fewer" in answer.json()["error"]
