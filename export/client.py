@@ -169,7 +169,8 @@ def ask(config, inputs, protection):
         yield from client.ask(config, inputs)
         return
     found = protected_client.find_placeholders(config)
-    protection = protection.with_placeholders(found)
+    tokens = protected_client.find_tokens(config, inputs["text"])
+    protection = protection.with_placeholders(found, tokens)
     protection_flags.report_guess(protection)
     yield from protected_client.ask(config, inputs, protection)
 

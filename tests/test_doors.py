@@ -42,12 +42,14 @@ class Input:
     sentence: str
     # A name in `MODELS`.
     model: str = "small"
+    # What documents replace by the translation; None: the sentence.
+    replaced: str | None = None
 
     def in_document(self, translation):
         """The text with the translation in its place, as documents keep it."""
         if not self.sentence:
             return self.text
-        return self.text.replace(self.sentence, translation)
+        return self.text.replace(self.replaced or self.sentence, translation)
 
 
 INPUTS = {
@@ -69,6 +71,21 @@ INPUTS = {
         f"{name} around": Input(f"{space} {SENTENCE} {space}", SENTENCE)
         for name, space in SPACES.items()
     },
+}
+# Texts that tell a model of several languages which it has to write.
+INPUTS |= {
+    f"{name} in {code}": Input(
+        before.format(f">>{code}<<") + SENTENCE,
+        f">>{code}<< {SENTENCE}",
+        "told",
+        before.strip("\u3000").format(f">>{code}<<") + SENTENCE,
+    )
+    for code in ("de", "fr")
+    for name, before in {
+        "a language": "{} ",
+        "a language without a space": "{}",
+        "a language after spaces": "\u3000{} ",
+    }.items()
 }
 
 
@@ -219,8 +236,13 @@ def takes(door, given):
     return door is not pages or not re.search("[\x00-\x08\x0b-\x1f]", given.text)
 
 
-MODELS = {"small": make_translator}
+TOKENS = (">>de<<", ">>fr<<")
+MODELS = {
+    "small": make_translator,
+    "told": functools.partial(make_translator, placeholders=TOKENS),
+}
 EXPORT = {"source_language": "en", "target_language": "de"}
+TOLD = {"languages": ["de", "fr"], "language_tokens": TOKENS, "default_language": None}
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +255,7 @@ def places(program_of, tmp_path_factory):
             MODELS[model](),
             tmp_path_factory.mktemp("export"),
             signatures=["serving_default", "document"],
-            description=EXPORT,
+            description=EXPORT | (TOLD if model == "told" else {}),
         )
         return Place(version, program_of, tmp_path_factory.mktemp("files"))
 
@@ -267,7 +289,13 @@ def expected(places):
     return translation_of
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (given.model != "small"))
+        for name, given in INPUTS.items()
+    ],
+)
 @pytest.mark.parametrize(
     "door",
     [

@@ -1,7 +1,7 @@
 """Asks a server for translations that must have addresses, numbers, tags and terms.
 
-A server does not say whether the vocabulary of its model has placeholders, but the
-signature `align` shows the pieces that it makes of a text.
+A server does not say whether the vocabulary of its model has placeholders or language
+tokens, but the signature `align` shows the pieces that it makes of a text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from keras_transformer import language_tokens
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import ProtectedText, Protection
 from keras_transformer.inference.word_alignment import arguments_of, word_alignment
@@ -42,6 +43,31 @@ def find_placeholders(config: client.ClientConfig) -> list[str]:
     return [*first, *_pieces(config, [*singles[1:], *map("".join, _MOST.tags)])]
 
 
+def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
+    """Return the language tokens of a served model that some texts begin with.
+
+    Args:
+        config: Server and model.
+        texts: The texts.
+
+    Raises:
+        ValueError: As in `find_placeholders`.
+        ConnectionError: As in `find_placeholders`.
+        TimeoutError: As in `find_placeholders`.
+    """
+    found = sorted({*map(language_tokens.leading, texts)} - {""})
+    if not found:
+        return []
+    config = dataclasses.replace(config, signature="align")
+    # A token alone would be no text.
+    answers = client.ask(config, {"text": [f"{token} a" for token in found]})
+    return [
+        token
+        for token, answer in zip(found, answers, strict=True)
+        if language_tokens.code_of(answer["source_pieces"][0])
+    ]
+
+
 def ask(
     config: client.ClientConfig, inputs: Mapping[str, Sequence], protection: Protection
 ) -> Iterator[dict[str, Any]]:
@@ -52,7 +78,7 @@ def ask(
     Args:
         config: Server and requests; its signature is among `SIGNATURES`.
         inputs: Same as in `client.ask`.
-        protection: What is protected, with the placeholders of the model.
+        protection: What is protected, with the placeholders and tokens of the model.
 
     Raises:
         ValueError: If the signature needs placeholders, and as in `client.ask`.

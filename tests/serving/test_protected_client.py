@@ -10,7 +10,7 @@ from keras_transformer.documents.protection import Protection, Term
 from keras_transformer.inference.translator import translate_in_batches
 from keras_transformer.serving import client, protected_client, saved_model
 from tests.export.small_server import MODEL_NAME, BatchingModel, serve
-from tests.small_models import LINES
+from tests.small_models import LINES, make_translator
 
 PROTECTION = Protection(["urls", "tags"], [Term("dog", "Pudel"), Term("one", None)])
 TEXTS = [*LINES, "", "A <b>dog</b> runs! http://a.b/c", "one dog at www.a.de 5"] * 3
@@ -141,3 +141,43 @@ def test_the_program_says_that_the_alignment_is_a_guess(
 def test_the_client_over_rest_imports_no_tensorflow(repository):
     code = "import sys, export.client; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
+
+
+@pytest.mark.long
+def test_languages_of_texts_are_not_protected(tmp_path, program_of):
+    """A term is no part of a token, of the tokens that the served model has."""
+    tokens = (">>de<<", ">>fr<<")
+    symbols = (*tokens, *PairEncoding(placeholders=4).symbols)
+    version = saved_model.export(
+        make_translator(placeholders=symbols),
+        tmp_path / "export",
+        signatures=["serving_default", "align"],
+    )
+    (tmp_path / "terms").write_text("de\tZZ\n")
+    texts = [">>de<< A dog de runs!", "\u00a0>>fr<<de two", ">>xx<< de", ">>de<<", "de"]
+    (tmp_path / "in").write_text("".join(f"{text}\n" for text in texts))
+    with serve(BatchingModel(version)) as addresses:
+        config = config_of(addresses)
+        found = protected_client.find_tokens(config, texts)
+        program_of("export/client.py")(
+            server=addresses["rest"],
+            protocol="rest",
+            model_name=MODEL_NAME,
+            glossary=tmp_path / "terms",
+            input=tmp_path / "in",
+            output=tmp_path / "out",
+        )
+    assert found == [*tokens]
+    assert protected_client.find_tokens(config, ["a >>de<<", ""]) == []
+    kept = Protection([], [Term("de", "ZZ")], symbols, tokens)
+    protected = [kept.protect(text).text for text in texts]
+    expected = [
+        each.restore(translation.text)
+        for each, translation in zip(
+            map(kept.protect, texts),
+            saved_model.translate(version, protected),
+            strict=True,
+        )
+    ]
+    assert (tmp_path / "out").read_text().splitlines() == expected
+    assert protected[0].startswith(">>de<< ")
