@@ -139,7 +139,6 @@ def follow(score: Callable[[], dict]) -> dict:
     Args:
         score: Scores the weights that --checkpoint names.
     """
-    from keras_transformer import atomic_files
     from keras_transformer.runs import checkpoint_watcher
     from keras_transformer.runs.checkpoints import DamagedCheckpointError
     from keras_transformer.runs.model_dir import ModelDir
@@ -164,7 +163,7 @@ def follow(score: Callable[[], dict]) -> dict:
             continue
         lines.append(json.dumps(scores, ensure_ascii=False))
         if _REPORT.value:
-            atomic_files.atomic_write(_REPORT.value, "\n".join(lines) + "\n")
+            text_files.write_lines(_REPORT.value, lines)
     return scores
 
 
@@ -433,11 +432,9 @@ def report(hypotheses, references, languages, perplexity) -> dict:
 
 def write_report(summary: dict) -> None:
     """Write the JSON file of --report."""
-    from keras_transformer import atomic_files
-
     if _REPORT.value and not _FOLLOW.value:
         text = json.dumps(summary, indent=2, ensure_ascii=False)
-        atomic_files.atomic_write(_REPORT.value, text + "\n")
+        text_files.write_text(_REPORT.value, text + "\n")
 
 
 def run() -> None:

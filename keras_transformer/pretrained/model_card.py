@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from keras_transformer import text_files
 from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.run_config import RunConfig
 
@@ -113,7 +114,7 @@ def read_report(path: str | os.PathLike, checkpoint: Checkpoint) -> dict[str, An
             an ensemble.
     """
     try:
-        report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        report = json.loads("\n".join(text_files.read_lines(path)))
         scored = report["checkpoint"]
         report["sacrebleu"], report["num_sentences"], report["signature"]
     except (ValueError, KeyError, TypeError) as error:

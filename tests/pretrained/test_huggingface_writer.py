@@ -8,7 +8,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from keras_transformer import tokenization
+from keras_transformer import text_files, tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.pretrained import huggingface_writer, importing, model_card
@@ -379,6 +379,13 @@ def test_the_card_of_an_imported_model_tells_of_no_training(tmp_path):
     (tmp_path / "model.keras").touch()
     card = model_card.make_card(tuned, Checkpoint(tmp_path / "model.keras", 7), 7)
     assert "trained with keras_transformer" in card and "| weights | step 7 |" in card
+
+
+def test_a_report_may_be_compressed(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "model" / "averaged" / "step-00000007", 7)
+    text_files.write_text(tmp_path / "report.json.gz", json.dumps(REPORT, indent=2))
+    assert (tmp_path / "report.json.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert model_card.read_report(tmp_path / "report.json.gz", checkpoint) == REPORT
 
 
 @pytest.mark.parametrize(
