@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.long
 def test_the_python_example_trains_and_translates(repository, tmp_path):
     """What a reader pastes into a file prints the translation it was trained on."""
     (example,) = python_blocks(repository / "README.md")

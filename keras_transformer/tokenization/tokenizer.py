@@ -14,6 +14,9 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text as tf_text
+from tensorflow_text.python.ops.sentencepiece_tokenizer import (
+    gen_sentencepiece_tokenizer,
+)
 
 from keras_transformer import atomic_files, config, language_tokens
 from keras_transformer.tokenization import sentencepiece_proto
@@ -494,15 +497,35 @@ def sentencepiece_op(
 ) -> tf_text.SentencepieceTokenizer:
     """Return a SentencePiece model that runs in the graph.
 
-    Its name is unique: TensorFlow shares the resources of loaded SavedModels by name,
-    so that one of two models would be used for both.
-
     Args:
         model: The bytes of a SentencePiece model file.
         out_type: tf.int32 for ids, tf.string for pieces.
     """
-    name = f"sentencepiece_{fingerprint_of(model)[:16]}"
-    return tf_text.SentencepieceTokenizer(model, out_type=out_type, name=name)
+    tokenizer = tf_text.SentencepieceTokenizer(model, out_type=out_type)
+    tokenizer._model_resource = _ModelResource(model)
+    return tokenizer
+
+
+class _ModelResource(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model in TensorFlow's memory, which outlives cleared sessions.
+
+    That of tensorflow-text 2.21 belongs to the kernel that makes it, with which
+    `keras.utils.set_random_seed` and `clear_session` destroy it. One with a name stays
+    until the process ends. The name tells its content, because loaded SavedModels share
+    resources by name.
+    """
+
+    def __init__(self, model: bytes):
+        super().__init__()
+        self._model = model
+        _ = self.resource_handle  # makes it
+
+    def _create_resource(self):
+        name = f"sentencepiece_{fingerprint_of(self._model)[:16]}"
+        with tf.name_scope(name):
+            return gen_sentencepiece_tokenizer.sentencepiece_op(
+                model=self._model, shared_name=name
+            )
 
 
 def sentencepiece_processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:

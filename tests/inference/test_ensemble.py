@@ -86,8 +86,9 @@ def test_a_token_has_the_mean_of_the_models_probabilities(single, others):
     assert np.abs(np.log(found) - np.log(each[0])).max() > 0.1
 
 
-@pytest.mark.parametrize("others", OTHERS)
-@pytest.mark.parametrize("is_prepared", [False, True])
+@pytest.mark.parametrize(
+    ("others", "is_prepared"), zip(OTHERS, (False, True, False, True), strict=True)
+)
 def test_a_translation_has_the_score_of_its_tokens(single, others, is_prepared):
     """With one batch of all texts, and of a few."""
     translator = together(single, *others, length_penalty_alpha=0.0)
@@ -100,6 +101,7 @@ def test_a_translation_has_the_score_of_its_tokens(single, others, is_prepared):
     assert len({*found["translations"].numpy()[:, 0]}) == len(texts)
 
 
+@pytest.mark.long
 def test_an_ensemble_finds_better_outputs_than_its_models(single):
     """By the mean probabilities, without length penalty."""
     options = {"length_penalty_alpha": 0.0, "beam_size": 8}
@@ -139,6 +141,7 @@ def test_an_ensemble_chooses_from_a_shortlist(single):
     assert {*result.tokens.numpy().flat} <= {*listed}
 
 
+@pytest.mark.long
 def test_an_export_of_an_ensemble_translates_the_same(single, tmp_path):
     """`export` compares them."""
     translator = together(single, {"num_layers": 1})

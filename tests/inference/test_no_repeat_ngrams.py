@@ -47,6 +47,7 @@ def test_no_ngram_occurs_twice(beam_size):
     assert not any(map(has_repeat, bound))
 
 
+@pytest.mark.long
 def test_greedy_search_equals_a_loop_over_the_whole_model():
     translator = make_translator(beam_size=1, no_repeat_ngram_size=SIZE)
     found = outputs(translator)
@@ -54,6 +55,7 @@ def test_greedy_search_equals_a_loop_over_the_whole_model():
         assert tokens == (greedy_loop(translator, text) if text else [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_an_export_has_the_size_it_was_made_with(tmp_path, beam_size):
     translator = make_translator(beam_size=beam_size, no_repeat_ngram_size=SIZE)

@@ -106,6 +106,7 @@ def test_a_list_has_the_pieces_of_all_sources_of_a_batch_and_of_prefixes():
     assert ids.listed.numpy().tolist() == [0, 2, 3, 7, 8, 9]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_list_of_the_whole_vocabulary_changes_nothing(
@@ -230,6 +231,7 @@ def test_a_step_gathers_rows_once_and_multiplies_these_alone(plain_tokenizer):
     assert listed.translate_batch.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.long
 def test_scores_of_given_translations_are_those_of_the_whole_vocabulary(
     plain_tokenizer,
 ):

@@ -38,6 +38,7 @@ def make(parts, **options):
     return Translator(*parts, extra_decode_length=5, **options)
 
 
+@pytest.mark.long
 def test_attention_is_that_of_the_head_that_aligns(parts):
     """The second of the last layer; without one the mean of the first of two layers."""
     plain, tokenizer = parts
@@ -408,6 +409,7 @@ def saved(parts, tmp_path_factory):
     )
 
 
+@pytest.mark.long
 def test_the_export_translates_as_the_translator_does(parts, saved):
     ours = make(parts).translate(MIXED, batch_size=2)
     theirs = saved_model.translate(saved, MIXED, batch_size=3)
@@ -451,6 +453,7 @@ def test_each_export_is_the_next_version(parts, saved):
     assert saved_model.next_version(saved.parent / "absent") == 1
 
 
+@pytest.mark.long
 def test_a_failed_export_leaves_nothing(parts, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         message = "{{function_node x}} /a/.b; No space left on device [Op:SaveV2]"

@@ -51,6 +51,7 @@ def test_other_lines_do_not_change_what_is_drawn(back_translate):
     assert back_translate(LINES, seed=7)[1] != found
 
 
+@pytest.mark.long
 def test_the_likeliest_and_the_best_are_those_of_the_translator(
     back_translate, translator
 ):

@@ -263,6 +263,7 @@ def lines_of(path, start, end, part):
     return part
 
 
+@pytest.mark.long
 def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_of):
     evaluate = program_of("bin/evaluate.py")
     outputs = []

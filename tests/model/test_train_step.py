@@ -128,6 +128,7 @@ def step_bytes(model):
     return min(taken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
     """Half of a batch at a time takes half the activations, not the same in two."""

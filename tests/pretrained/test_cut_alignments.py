@@ -91,13 +91,8 @@ def left_of(translator, text):
     ]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind == "bpe" else pytest.mark.long)
-        for kind in KINDS
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_text_that_was_cut_is_aligned_as_what_is_left(kind, tmp_path, shared_data):
     """By the translator and by the signature, with and without a language before it."""
     load, befores = KINDS[kind]

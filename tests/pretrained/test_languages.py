@@ -83,6 +83,7 @@ def test_the_program_takes_the_languages(pairs, program_of, tmp_path):
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.long
 def test_a_signature_takes_the_languages_of_each_text(pairs):
     forward, backward = pairs
     module = ServingModule(forward.load_translator())

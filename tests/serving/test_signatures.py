@@ -269,6 +269,7 @@ def test_pieces_label_the_axes_of_the_attention(signatures):
     assert np.all((result["log_probabilities"].numpy() < 0) == is_target)
 
 
+@pytest.mark.long
 def test_aligned_translations_are_those_of_a_search(module):
     texts = [text.decode("utf-8", "replace") for text in MIXED]
     found = translate_in_batches(texts, 3, module.translator.align_batch)

@@ -33,6 +33,7 @@ def write_mixture(folder, text=MIXTURE, name="data", seed=0):
     return str(folder / name)
 
 
+@pytest.mark.long
 def test_a_resumed_run_on_a_mixture_ends_bit_for_bit_where_it_would_have(tmp_path):
     """Stopped after step 3: the same batches, in which one corpus is repeated."""
     mixture = write_mixture(tmp_path)

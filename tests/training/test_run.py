@@ -197,6 +197,7 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_pat
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.long
 def test_frozen_parts_stay_as_they_are(corpus, whole, tmp_path):
     config = config_of(corpus, freeze="embeddings,encoder")
     train(corpus, tmp_path / "run", config, init_checkpoint=str(whole[0]))

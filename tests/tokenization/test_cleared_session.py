@@ -1,0 +1,74 @@
+"""Tokenizers outlive what Keras's users do between two experiments."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_transformer import tokenization
+from keras_transformer.tokenization.mapped import MappedTokenizer, pack
+from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
+from tests.small_models import LINES, make_translator, vocabulary
+
+CLEARING = {
+    "seed": lambda: keras.utils.set_random_seed(1),
+    "session": keras.backend.clear_session,
+}
+
+
+def mapped():
+    proto = vocabulary()
+    pieces = {"</s>": 0, "<unk>": 1, "\u2581one": 2, "\u2581two": 3, "<pad>": 4}
+    special_ids = {"pad_id": 4, "bos_id": 4, "eos_id": 0}
+    return MappedTokenizer(pack(proto, proto, [pieces], special_ids))
+
+
+TOKENIZERS = {
+    "bpe": lambda: tokenization.train_bpe(LINES * 5, 300),
+    "wordpiece": lambda: tokenization.train_wordpiece(LINES * 5, 120),
+    "sentencepiece": lambda: SentencePieceTokenizer(vocabulary()),
+    "mapped": mapped,
+}
+
+
+@pytest.mark.parametrize("clear", CLEARING.values(), ids=CLEARING)
+@pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_tokens_are_the_same_after_a_session_is_cleared(make, clear):
+    """In Python, in a graph that was traced before, and in a dataset."""
+    tokenizer, texts = make(), tf.constant(LINES)
+    traced = tf.function(lambda texts: tokenizer.tokenize(texts).to_tensor())
+    back = tf.function(tokenizer.detokenize)
+    dataset = tf.data.Dataset.from_tensors(texts).map(tokenizer.tokenize)
+
+    def found():
+        tokens = tokenizer.tokenize(texts)
+        [mapped_tokens] = dataset
+        return (
+            tokens.to_list(),
+            mapped_tokens.to_list(),
+            traced(texts).numpy().tolist(),
+            back(tokens).numpy().tolist(),
+            [ids.tolist() for ids in tokenizer.encode(LINES)],
+            tokenizer.decode(tokens.to_list()),
+        )
+
+    before = found()
+    clear()
+    assert found() == before
+    assert make().tokenize(texts).to_list() == before[0]
+
+
+def test_two_models_of_one_process_are_not_confused():
+    one = SentencePieceTokenizer(vocabulary())
+    other = SentencePieceTokenizer(vocabulary(vocab_size=60))
+    expected = [[ids.tolist() for ids in each.encode(LINES)] for each in (one, other)]
+    found = [each.tokenize(tf.constant(LINES)).to_list() for each in (one, other)]
+    assert found == expected
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("clear", CLEARING.values(), ids=CLEARING)
+def test_a_translator_translates_after_a_session_is_cleared(clear):
+    translator = make_translator()
+    before = translator.translate(LINES[:2])
+    clear()
+    assert translator.translate(LINES[:2]) == before
