@@ -49,7 +49,7 @@ def in_batches(
     """Process texts in batches of similar length and return answers in order.
 
     Args:
-        texts: The inputs.
+        texts: The inputs; one text is a list of itself.
         batch_size: Most texts of a batch; long texts get smaller batches.
         answer: Returns one answer for each text of a batch. Called by threads.
         at_once: Number of threads that call `answer`.
@@ -60,7 +60,13 @@ def in_batches(
 
     Raises:
         ValueError: If `batch_size` is below 1.
+        TypeError: If `texts` are no strings.
     """
+    if isinstance(texts, str | bytes):
+        texts = [texts]
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"`texts` must be strings. Received: {texts!r:.60}.")
+    texts = list(texts)
     answered = in_blocks(
         texts, batch_size, answer, len(texts), at_once, first_alone, kept
     )
@@ -95,6 +101,7 @@ def in_blocks(
 
     Raises:
         ValueError: If `batch_size` is below 1.
+        TypeError: If a text is no string.
     """
     check_at_least("batch_size", batch_size, 1)
 
@@ -161,9 +168,24 @@ def _batches(
     """Yield the numbers and the texts of each batch, block after block."""
     remaining, start = iter(texts), 0
     while block := list(itertools.islice(remaining, block_size)):
+        _check_strings(block, start)
         for rows in _cut_by_length(list(map(len, block)), batch_size):
             yield [start + row for row in rows], [block[row] for row in rows]
         start += len(block)
+
+
+def _check_strings(texts: Sequence[str], start: int) -> None:
+    """Raise TypeError if a text is no string.
+
+    A `tf.function` that is called with another shape in a thread would keep a lock, and
+    all later calls would wait for ever.
+    """
+    for number, text in enumerate(texts, start):
+        if not isinstance(text, str | bytes):
+            raise TypeError(
+                f"Each text must be a string. Received as number {number}, from 0: "
+                f"{text!r:.60}."
+            )
 
 
 def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:

@@ -138,7 +138,7 @@ class Translator(SequenceGenerator):
 
     def __call__(self, text: str | Sequence[str]) -> str | list[str]:
         """Return the best translation of one text, or of each of several."""
-        if isinstance(text, str):
+        if isinstance(text, str | bytes):
             return self.translate([text])[0].text
         return [translation.text for translation in self.translate(text)]
 
@@ -148,8 +148,11 @@ class Translator(SequenceGenerator):
         """Translate texts in batches of similar length; keeps the order.
 
         Args:
-            texts: The sources.
+            texts: The sources; one text is a list of itself.
             batch_size: Most sources of a batch.
+
+        Raises:
+            TypeError: If a source is no string.
         """
         return translate_in_batches(texts, batch_size, self.translate_batch)
 

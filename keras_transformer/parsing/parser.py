@@ -107,7 +107,7 @@ class Parser(SequenceGenerator):
 
     def __call__(self, sentence: str | Sequence[str]) -> Tree | list[Tree | None]:
         """Return the tree of a sentence, or the trees of several sentences."""
-        if isinstance(sentence, str):
+        if isinstance(sentence, str | bytes):
             return self.parse([sentence])[0].tree
         return [parse.tree for parse in self.parse(sentence)]
 
@@ -117,11 +117,19 @@ class Parser(SequenceGenerator):
         """Parse sentences in batches of similar length; return parses in input order.
 
         Args:
-            sentences: Sentences with words and punctuation separated by spaces.
+            sentences: Sentences with words and punctuation separated by spaces; one is
+                a list of itself.
             batch_size: Sentences parsed at once.
+
+        Raises:
+            TypeError: If a sentence is no string.
         """
 
         def parse_one_batch(batch):
+            batch = [
+                each.decode(errors="replace") if isinstance(each, bytes) else each
+                for each in batch
+            ]
             answer = self._answers(tf.constant(batch, tf.string))
             rows = zip(
                 batch,
