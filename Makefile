@@ -110,7 +110,7 @@ test: install ## run the quick tests
 	$(BIN)/python -m pytest -m "not long" --numprocesses=$(TEST_JOBS) --dist=loadfile
 
 testlong: install ## run the tests that take five seconds or more
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long --numprocesses=$(TEST_JOBS) --dist=loadfile
 
 lint: install ## check style, form, imports and unused code; change nothing
 	$(BIN)/ruff check .

@@ -108,6 +108,8 @@ def test_a_signal_to_all_processes_ends_them_without_a_word(tmp_path, number):
         text=True,
         env={**os.environ, "PYTHONPATH": repository},
         start_new_session=True,
+        # The tests may run under nohup.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     ) as process:
         assert process.stdout.readline() == "waiting\n"
         os.killpg(process.pid, number)

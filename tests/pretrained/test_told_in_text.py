@@ -156,7 +156,10 @@ def test_an_export_is_told_languages(model_dir, program_of, tmp_path, capfd):
     export = program_of("export/export_saved_model.py")
     for name, language in (("any", {}), ("nld", {"target_language": "nld"})):
         summary = export(
-            model_dir=model_dir.path, export_dir=tmp_path / name, **language
+            model_dir=model_dir.path,
+            export_dir=tmp_path / name,
+            signatures="serving_default,document",
+            **language,
         )
         assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
         assert summary["default_language"] == language.get("target_language")

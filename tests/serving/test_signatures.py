@@ -477,6 +477,7 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
         version = saved_model_lib.export(
             Translator(model, translator.tokenizer, extra_decode_length=5),
             tmp_path,
+            signatures=["serving_default", "align", "score"],
             check_texts=["A dog runs!", "one two"],
             has_packed_kernels=has_packed_kernels,
         )
