@@ -31,8 +31,9 @@ class TokenTrainer(keras.Model):
     `fit` and `evaluate` report per token: `loss`; `nll`, the negative log-likelihood
     without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.
 
-    A step with non-finite loss or gradients does not change weights, optimizer or
-    metrics; `fit` then reports `skipped` as 1.0.
+    Of no token they are NaN. A step with non-finite loss or gradients does not change
+    weights, optimizer or these; `fit` then reports `skipped` as 1.0, and at the end of
+    an epoch the share of its steps that were skipped.
 
     Subclasses provide `config.pad_id`, `shift_right` and `segments`.
     """
@@ -40,11 +41,12 @@ class TokenTrainer(keras.Model):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self._means = [
-            keras.metrics.Mean(name="loss"),
-            keras.metrics.Mean(name="nll"),
+            Mean(name="loss"),
+            Mean(name="nll"),
             Perplexity(name="perplexity"),
-            keras.metrics.Mean(name="token_accuracy"),
+            Mean(name="token_accuracy"),
         ]
+        self._skipped = Unsaved(name="skipped")
 
     def compile(
         self,
@@ -123,8 +125,8 @@ class TokenTrainer(keras.Model):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """The four means over tokens that `fit` and `evaluate` report."""
-        return self._means if self.compiled else []
+        """The four means over tokens, and the share of skipped steps of `fit`."""
+        return [*self._means, self._skipped] if self.compiled else []
 
     def train_step(self, data: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """Train on one batch of one replica.
@@ -135,7 +137,7 @@ class TokenTrainer(keras.Model):
                 `[batch, target_length, source_length]`.
 
         Returns:
-            The metrics so far, float32 scalars, and `skipped`.
+            The metrics so far, float32 scalars, and `skipped` of this step.
         """
         batch = (*_pair(data[:2]), data[2]) if self.takes_alignment else _pair(data)
         tokens = _sum_over_replicas(self._count_tokens(batch[1]))
@@ -147,6 +149,7 @@ class TokenTrainer(keras.Model):
         self._update(gradients, is_finite)
         sums = [ops.where(is_skipped, 0.0, value) for value in sums]
         skipped = ops.cast(is_skipped, "float32")
+        self._skipped.update_state(skipped)
         report = self._report(sums, tokens * (1.0 - skipped))
         return _logs({**report, "skipped": skipped})
 
@@ -393,9 +396,16 @@ class TokenTrainer(keras.Model):
         """Return the counter of this replica's first microbatch, for `step_seed`."""
         context = tf.distribute.get_replica_context()
         replicas = context.num_replicas_in_sync
-        step = ops.cast(self.optimizer.iterations, "int32")
+        step = ops.cast(self._num_steps(), "int32")
         replica = ops.cast(context.replica_id_in_sync_group, "int32")
         return (step * replicas + replica) * self.accumulate_steps
+
+    def _num_steps(self):
+        """Return the number of steps; `iterations` of Keras is that of updates."""
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if inner.gradient_accumulation_steps:
+            return inner._iterations
+        return self.optimizer.iterations
 
     def _report(self, sums, tokens):
         loss, nll, correct = [total / ops.maximum(tokens, 1.0) for total in sums]
@@ -405,7 +415,26 @@ class TokenTrainer(keras.Model):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Perplexity(keras.metrics.Mean):
+class Mean(keras.metrics.Mean):
+    """A mean that is NaN, not 0, if nothing was counted."""
+
+    def result(self) -> Tensor:
+        return ops.where(self.count > 0, super().result(), np.nan)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Unsaved(Mean):
+    """A mean that is not saved with a model: files of earlier releases lack it."""
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save nothing."""
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load nothing."""
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(Mean):
     """exp of the mean negative log-likelihood in nats."""
 
     def result(self) -> Tensor:

@@ -445,6 +445,58 @@ def test_gradients_that_are_not_finite_are_skipped_too():
         np.testing.assert_array_equal(left, weight.numpy())
 
 
+def test_an_epoch_reports_the_share_of_skipped_steps_and_each_step_its_own():
+    model = make()
+    model.compile("sgd", BrokenLoss(0.1))
+    seen = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(logs["skipped"])
+    )
+    data = batches_of(5, 11, 7, 8)
+    for _ in range(2):
+        history = model.fit(data, shuffle=False, verbose=0, callbacks=[watch]).history
+        assert history["skipped"] == [0.25]
+        assert np.isfinite(history["loss"][0])
+    assert seen == [0.0, 1.0, 0.0, 0.0] * 2
+    assert "skipped" not in model.evaluate(data, return_dict=True, verbose=0)
+
+
+def test_an_epoch_without_a_finite_step_has_no_loss_and_is_not_the_best(tmp_path):
+    model = make()
+    best = keras.callbacks.ModelCheckpoint(
+        tmp_path / "best.keras", monitor="loss", save_best_only=True
+    )
+    callbacks = [keras.callbacks.TerminateOnNaN(), best]
+    options = {"validation_data": batch(), "verbose": 0, "callbacks": callbacks}
+    model.fit(*batch(), **options)
+    saved = (tmp_path / "best.keras").read_bytes()
+    model.embedding.embeddings.assign(np.nan * model.embedding.embeddings)
+    history = model.fit(*batch(), epochs=3, **options).history
+    assert history["skipped"] == [1.0]
+    assert np.isnan([history["loss"], history["perplexity"], history["val_loss"]]).all()
+    assert (tmp_path / "best.keras").read_bytes() == saved
+
+
+def test_padding_alone_has_no_loss():
+    source, target = batch()
+    found = make().evaluate(source, 0 * target, return_dict=True, verbose=0)
+    assert np.isnan([*found.values()]).all()
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_steps_whose_gradients_keras_accumulates_have_masks_of_their_own(is_scaled):
+    optimizer = keras.optimizers.SGD(0.0, gradient_accumulation_steps=2)
+    if is_scaled:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    config = dataclasses.replace(CONFIG, dropout_rate=0.5)
+    model = make(config, optimizer=optimizer)
+    losses = []
+    for _ in range(4):
+        model.reset_metrics()
+        losses.append(float(model.train_on_batch(*batch(), return_dict=True)["loss"]))
+    assert len({*losses}) == 4
+
+
 def test_infinite_gradients_of_opposite_sign_do_not_cancel():
     """What tells finite from infinite is a sum: the root's slopes at 0 are +-inf."""
     model = make(optimizer=keras.optimizers.SGD(1.0))
