@@ -179,6 +179,7 @@ def test_every_preset_trains_on_two_replicas_saves_and_loads(
         eos_id=3,
         source_prefix_id=None,
         target_prefix_id=None,
+        target_unk_id=None,
         languages={},
         placeholders={},
     )

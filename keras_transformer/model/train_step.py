@@ -414,7 +414,6 @@ class TokenTrainer(keras.Model):
         return {metric.name: metric.result() for metric in self._means}
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
 class Mean(keras.metrics.Mean):
     """A mean that is NaN, not 0, if nothing was counted."""
 
@@ -422,7 +421,6 @@ class Mean(keras.metrics.Mean):
         return ops.where(self.count > 0, super().result(), np.nan)
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
 class Unsaved(Mean):
     """A mean that is not saved with a model: files of earlier releases lack it."""
 

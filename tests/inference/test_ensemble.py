@@ -87,7 +87,8 @@ def test_a_token_has_the_mean_of_the_models_probabilities(single, others):
 
 
 @pytest.mark.parametrize(
-    ("others", "is_prepared"), zip(OTHERS, (False, True, False, True), strict=True)
+    ("others", "is_prepared"),
+    [*zip(OTHERS, (False, True, False, True), strict=True)],
 )
 def test_a_translation_has_the_score_of_its_tokens(single, others, is_prepared):
     """With one batch of all texts, and of a few."""
