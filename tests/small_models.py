@@ -27,9 +27,8 @@ def vocabulary(**options):
         sentence_iterator=iter(LINES * 5),
         model_writer=written,
         model_type="bpe",
-        pad_id=3,
         minloglevel=2,
-        **{"vocab_size": 100, **options},
+        **{"vocab_size": 100, "pad_id": 3, **options},
     )
     return written.getvalue()
 
@@ -118,7 +117,7 @@ def prepared_variables(translator):
 def choosing_model(config, seed, precision="float32", scale=0.7):
     """Return a model with weights large enough to choose by."""
     model = Transformer(config, dtype=precision)
-    # Keras's own seed would drop the resources of the tokenizers of other tests.
+    # Keras's own seed would be that of other tests, too.
     draw = np.random.default_rng(seed)
     model.set_weights(
         [draw.normal(scale=scale, size=weight.shape) for weight in model.get_weights()]

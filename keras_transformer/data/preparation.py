@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -474,11 +475,10 @@ def _unknown(split: metadata.SplitMetadata) -> list[str]:
 
 
 def _lacking(side: str, unknown: int, tokens: int, characters: dict[str, int]) -> str:
-    commonest = sorted(characters.items(), key=lambda item: -item[1])
-    shown = ", ".join(
-        f"{character!r} {times:,}"
-        for character, times in commonest[: unknown_tokens.NUM_CHARACTERS]
+    commonest = collections.Counter(characters).most_common(
+        unknown_tokens.NUM_CHARACTERS
     )
+    shown = ", ".join(f"{character!r} {times:,}" for character, times in commonest)
     said = f"{wording.count(unknown, 'token')} of {side}s ({unknown / tokens:.2%})"
     return said + (shown and f": {shown}")
 

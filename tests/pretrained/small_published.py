@@ -1,6 +1,5 @@
 """Small folders in the formats of published models, with random weights."""
 
-import io
 import json
 
 import numpy as np
@@ -11,6 +10,7 @@ from safetensors.numpy import save_file
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.pretrained import huggingface, marian
+from tests import small_models
 from tests.small_models import LINES, choosing_model
 
 MARIAN = {
@@ -35,15 +35,7 @@ def vocabulary(size=300):
 
 def nllb_vocabulary():
     """Return a SentencePiece model as NLLB has it, and its pieces but the special."""
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 5),
-        model_writer=written,
-        model_type="bpe",
-        vocab_size=100,
-        minloglevel=2,
-    )
-    proto = written.getvalue()
+    proto = small_models.vocabulary(pad_id=-1)
     model = sentencepiece.SentencePieceProcessor(model_proto=proto)
     return proto, [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
 
