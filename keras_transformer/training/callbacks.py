@@ -121,7 +121,6 @@ class Progress(StepCallback):
         self._shapes.add(batch.shape)
         self._flops += batch.flops
         self._tokens += batch.num_tokens
-        self._has_loss |= not logs.get("skipped")
         is_regular = step % self._every_steps == 0 or step == self.total_steps
         # An extra line must not reset the metrics, which all processes share.
         if is_regular or now + seconds - self._last_line > EVERY_SECONDS:
@@ -172,8 +171,8 @@ class Progress(StepCallback):
         }
 
     def _means(self, logs, now):
-        if not self._has_loss:
-            return "every step since the last line was skipped"
+        if math.isnan(logs["loss"]):  # an evaluation resets the means as well
+            return "every step since the last line or validation was skipped"
         return (
             f"loss {logs['loss']:.4f}  perplexity {logs['perplexity']:.2f}  "
             f"accuracy {100 * logs['token_accuracy']:.1f} %  "
@@ -183,7 +182,7 @@ class Progress(StepCallback):
         )
 
     def _end_of_means(self, step, logs, now):
-        if self._has_loss:
+        if not math.isnan(logs["loss"]):
             speed = self._tokens / (now - self._since)
             self.tokens_per_second.append(speed)
             rate = float(self.model.optimizer.learning_rate)
@@ -194,7 +193,6 @@ class Progress(StepCallback):
 
     def _restart(self):
         self._tokens = 0
-        self._has_loss = False
         self._since = self._clock()
 
 
