@@ -119,8 +119,7 @@ def iterate_lines(
     try:
         with _opened_to_read(path) as file:
             for number, line in enumerate(file, start=1):
-                if number <= _LINES_WITH_MARKS_OF_UTF_16:
-                    _check_not_utf_16(line, path, number)
+                check_not_utf_16(line, path, number)
                 yield line if has_ends else strip_line(line, number)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
@@ -129,8 +128,19 @@ def iterate_lines(
         ) from error
 
 
-def _check_not_utf_16(line, path, number):
-    """Raise ValueError if a line of a file has the marks or the NULs of UTF-16."""
+def check_not_utf_16(line: bytes, path: str | os.PathLike | None, number: int) -> None:
+    """Check one of a file's first lines for the marks and the NULs of UTF-16.
+
+    Args:
+        line: The line as in the file.
+        path: The file; None: standard input.
+        number: Its number, from 1.
+
+    Raises:
+        ValueError: If the line is in UTF-16 or UTF-32.
+    """
+    if number > _LINES_WITH_MARKS_OF_UTF_16:
+        return
     has_mark = number == 1 and line.startswith(
         (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     )

@@ -315,6 +315,7 @@ def index_lines(
         offset = 0
         with open_lines(path) as file:
             for number, line in enumerate(file, start=1):
+                text_files.check_not_utf_16(line, path, number)
                 content = line.removesuffix(b"\n")
                 text = text_files.decode_line(content, path, number)
                 if look is not None:

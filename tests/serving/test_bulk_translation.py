@@ -308,6 +308,7 @@ def test_wrong_models_are_named(saved_model, input_path, tmp_path):
         ("absent", None, r"No file .*absent. Check --input."),
         ("empty", b"", r"empty is empty: there is nothing to translate."),
         ("latin", b"a\nL\xe4ufer\n", r"latin, line 2, is not valid UTF-8"),
+        ("wide", "a\nb\n".encode("utf-16"), r"wide, line 1, is in UTF-16"),
         ("no.gz", b"plain", r"no.gz is not a complete .gz file: Not a gzipped file"),
         (
             "cut.gz",
