@@ -5,7 +5,8 @@
 starts the server on a free port of this machine. Users with short sentences, without
 and with long texts beside them, alternate for --rounds; then come requests that are
 refused for their length, pages that a parser makes larger, alignments, and requests
-that never arrive, while /health is asked all the time; at last SIGTERM. Prints one line
+that never arrive, while /health is asked all the time; then pages of other origins; at
+last SIGTERM, while long texts are translated. Prints one line
 of JSON with the figures, and exits with 1 if one is beyond its limit. Run it alone on
 the machine: others change the times.
 """
@@ -44,6 +45,7 @@ _DRAIN_SECONDS = 2
 _SENTENCES = ("A dog runs.", "Two men ride their bicycles.", "A child plays outside.")
 _LONG = "x" * 9000
 _PATIENCE_SECONDS = 300.0
+_ALLOWED_ORIGIN = "https://allowed.example"
 
 
 def main() -> dict:
@@ -52,6 +54,7 @@ def main() -> dict:
     command = [sys.executable, _ROOT / "export" / "serve.py", "--port=0"]
     command += [f"--saved_model={_SAVED_MODEL.value}"]
     command += [f"--drain_seconds={_DRAIN_SECONDS}"]
+    command += [f"--allowed_origin={_ALLOWED_ORIGIN}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             line = server.stdout.readline()
@@ -59,10 +62,8 @@ def main() -> dict:
                 raise ValueError("export/serve.py did not start; see its message.")
             address = found[1], int(found[2])
             result = besiege(address, _ROUNDS.value, _SECONDS.value, server.pid)
-            began = time.monotonic()
-            server.terminate()
-            server.wait(_PATIENCE_SECONDS)
-            result["stop_s"] = measure.rounded(time.monotonic() - began)
+            result["wrong_origins"] = count_wrong_origins(address, _ALLOWED_ORIGIN)
+            result["stop_s"] = _stop_while_busy(server, address)
         finally:
             server.kill()
     limits = {
@@ -70,6 +71,7 @@ def main() -> dict:
         "refusal_s": 1.0,
         "health_s": 1.0,
         "more_megabytes": 1000,
+        "wrong_origins": 0,
         "stop_s": _DRAIN_SECONDS + 2,
     }
     beyond = [name for name, limit in limits.items() if result[name] > limit]
@@ -118,6 +120,50 @@ def besiege(
         "health_s": measure.rounded(max(health)),
         "more_megabytes": _megabytes(process) - megabytes,
     }
+
+
+def count_wrong_origins(address: tuple[str, int], allowed: str) -> int:
+    """Count the origins that a server treats wrongly: the allowed one and others.
+
+    Args:
+        address: Host and port of the server.
+        allowed: The only origin whose pages may use it.
+    """
+    others = ("https://other.example", f"{allowed}.other.example", "null")
+    headers = {"Content-Type": "application/json"}
+    wrong = 0
+    for origin in (allowed, *others):
+        connection = http.client.HTTPConnection(*address, timeout=60)
+        with contextlib.closing(connection):
+            body = json.dumps(_translate("A dog runs.")[1])
+            connection.request(
+                "POST", "/translate", body, {**headers, "Origin": origin}
+            )
+            answer = connection.getresponse()
+            answer.read()
+            told = answer.getheader("Access-Control-Allow-Origin")
+        wrong += told != (allowed if origin == allowed else None)
+    return wrong
+
+
+def _stop_while_busy(server: subprocess.Popen, address) -> float:
+    """Send SIGTERM while long texts are translated; return how long it takes."""
+
+    def use() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(address, _predict(_LONG))
+
+    users = [threading.Thread(target=use) for _ in range(8)]
+    for user in users:
+        user.start()
+    time.sleep(1.0)
+    began = time.monotonic()
+    server.terminate()
+    server.wait(_PATIENCE_SECONDS)
+    seconds = measure.rounded(time.monotonic() - began)
+    for user in users:
+        user.join()
+    return seconds
 
 
 def _predict(text: str) -> tuple[str, dict]:
