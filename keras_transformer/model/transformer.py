@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import keras
@@ -79,21 +80,82 @@ class Transformer(TokenTrainer):
         self.target_dropout = Dropout(rate, dtype=dtype, name="target_dropout")
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
-        self.build()
+        self.build(*self.input_shape)
 
-    def build(self, source_shape=None, decoder_inputs_shape=None):
+    def build(self, source_tokens_shape=None, decoder_inputs_shape=None):
         """Create all weights; the config determines their shapes."""
         if self.built:
             return
-        embeddings = (self.embedding, self.target_embedding, self.output_embedding)
-        positions = (self.source_positions, self.target_positions)
-        for layer in (*embeddings, *positions, self.encoder, self.decoder):
+        embedded = (None, None, self.config.d_model)
+        for layer in (self.embedding, self.target_embedding, self.output_embedding):
             if not layer.built:
-                layer.build()
-        for norm in (self.source_norm, self.target_norm):
-            if norm is not None:
-                norm.build((None, None, self.config.d_model))
+                layer.build((None, None))
+        for layer in (self.source_positions, self.target_positions, self.encoder):
+            if not layer.built:
+                layer.build(embedded)
+        for layer in (self.source_norm, self.target_norm):
+            if layer is not None:
+                layer.build(embedded)
+        for layer in (self.source_dropout, self.target_dropout):
+            layer.build(embedded)
+        self.decoder.build(embedded, embedded)
         self.built = True
+
+    @property
+    def input_shape(self) -> list[tuple[None, None]]:
+        """The shapes of `source_tokens` and `decoder_inputs`."""
+        return [(None, None), (None, None)]
+
+    @property
+    def output_shape(self) -> tuple[None, None, int]:
+        """The shape of the logits."""
+        return self.compute_output_shape(*self.input_shape)
+
+    @functools.cached_property
+    def inputs(self) -> list[Tensor]:
+        """Symbolic `source_tokens` and `decoder_inputs`.
+
+        `keras.Model(model.inputs, model(*model.inputs))` is the model as a functional
+        one.
+        """
+        return [
+            keras.Input(shape=(None,), dtype="int32", name=name)
+            for name in ("source_tokens", "decoder_inputs")
+        ]
+
+    def compute_output_shape(self, source_tokens_shape, decoder_inputs_shape):
+        return (*decoder_inputs_shape, self.config.output_vocab_size)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Keras would take the shape from the method above, which has no attention
+        # weights, and the dtype from the policy.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def export(
+        self,
+        filepath: Any,
+        format: str = "tf_saved_model",
+        verbose: Any = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Export the forward pass; see `keras.Model.export`.
+
+        Args:
+            filepath: Same as in Keras.
+            format: Same as in Keras.
+            verbose: Same as in Keras.
+            input_signature: Same as in Keras; None: int32 `[batch, length]` for source
+                and decoder inputs, of any length.
+            **kwargs: Same as in Keras.
+        """
+        super().export(
+            filepath,
+            format,
+            verbose,
+            self.inputs if input_signature is None else input_signature,
+            **kwargs,
+        )
 
     def call(
         self,
