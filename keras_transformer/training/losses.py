@@ -31,6 +31,12 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             0, training computes each pair twice, with other dropout masks, and adds
             alpha / 2 times the symmetric divergence of the two predictions to its
             objective. The reported loss is the mean of both, without it.
+        reduction: As in Keras, for a call of the loss by itself: the mean over all
+            tokens, or over those that the mask of the logits keeps. `fit` of a
+            `Transformer` always divides by the number of tokens without padding.
+        name: As in Keras.
+        ignore_class: A label that a call of the loss by itself leaves out, such as the
+            id of padding. `fit` of a `Transformer` leaves out padding by itself.
 
     Raises:
         ValueError: If `label_smoothing` is outside [0, 1), or `r_drop` below 0 or not
@@ -41,8 +47,9 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         self,
         label_smoothing: float = 0.1,
         r_drop: float = 0.0,
-        reduction: str = "sum",
+        reduction: str = "sum_over_batch_size",
         name: str = "label_smoothed_cross_entropy",
+        ignore_class: int | None = None,
         **kwargs,
     ):
         super().__init__(name=name, reduction=reduction, **kwargs)
@@ -50,6 +57,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
         check_weight("r_drop", r_drop)
         self.label_smoothing = label_smoothing
         self.r_drop = r_drop
+        self.ignore_class = ignore_class
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return the loss of each token, float32 `[batch, length]`, padding included.
@@ -58,7 +66,13 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             y_true: Labels, integers of any type, `[batch, length]`.
             y_pred: Logits, float32 `[batch, length, vocab_size]`.
         """
-        return self.token_losses(y_true, y_pred)[0]
+        losses = self.token_losses(y_true, y_pred)[0]
+        if self.ignore_class is None:
+            return losses
+        is_counted = tf.not_equal(tf.cast(y_true, tf.int32), self.ignore_class)
+        losses = tf.where(is_counted, losses, 0.0)
+        losses._keras_mask = is_counted  # Keras leaves the others out of the mean
+        return losses
 
     def token_losses(
         self, labels: Tensor, logits: Tensor
@@ -88,6 +102,7 @@ class LabelSmoothedCrossEntropy(keras.losses.Loss):
             **super().get_config(),
             "label_smoothing": self.label_smoothing,
             "r_drop": self.r_drop,
+            "ignore_class": self.ignore_class,
         }
 
 
