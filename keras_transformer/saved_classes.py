@@ -28,7 +28,7 @@ MODULES = {
     "LabelSmoothedCrossEntropy": "training.losses",
     "LayerNormalization": "layers.layer_norm",
     "MultiHeadAttention": "layers.attention",
-    "Perplexity": "model.train_step",
+    "Perplexity": "model.metrics",
     "PositionalEncoding": "layers.positional_encoding",
     "Residual": "layers.residual",
     "RestrictedSelfAttention": "layers.restricted_attention",

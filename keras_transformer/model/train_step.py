@@ -8,6 +8,7 @@ the update stay outside.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import keras
@@ -17,6 +18,7 @@ from keras import ops
 
 from keras_transformer.config import check_at_least
 from keras_transformer.layers.dropout import step_seed
+from keras_transformer.model import metrics as token_metrics
 
 Tensor = Any
 
@@ -41,12 +43,12 @@ class TokenTrainer(keras.Model):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self._means = [
-            Mean(name="loss"),
-            Mean(name="nll"),
-            Perplexity(name="perplexity"),
-            Mean(name="token_accuracy"),
+            token_metrics.Mean(name="loss"),
+            token_metrics.Mean(name="nll"),
+            token_metrics.Perplexity(name="perplexity"),
+            token_metrics.Share(name="token_accuracy"),
         ]
-        self._skipped = Unsaved(name="skipped")
+        self._skipped = token_metrics.Unsaved(name="skipped")
 
     def compile(
         self,
@@ -99,17 +101,25 @@ class TokenTrainer(keras.Model):
                 "must be False. Received: is_packed=True and a guide."
             )
         for name in ("metrics", "weighted_metrics", "loss_weights"):
-            if kwargs.get(name):
+            if kwargs.pop(name, None):
                 raise ValueError(
                     f"`{name}` must be left out: `fit` and `evaluate` always report "
                     "loss, nll, perplexity and token_accuracy. For others, use a Keras "
-                    f"callback. Received: {name}={kwargs[name]!r}."
+                    f"callback. Received: {name}."
                 )
         loss = self._as_token_loss(loss)
-        super().compile(optimizer=optimizer, loss=loss, jit_compile=False, **kwargs)
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            metrics=self._means[1:],
+            jit_compile=False,
+            **kwargs,
+        )
         # Keras 3.15 would do this inside the first step, which fails with replicas.
         with self.distribute_strategy.scope():
-            self.optimizer.build(self.trainable_variables)
+            if self.optimizer is not None:
+                self.optimizer.build(self.trainable_variables)
+            self._compile_metrics.build(*self._sample_output())
         self.accumulate_steps = accumulate_steps
         self.seed = seed
         self.is_packed = is_packed
@@ -126,7 +136,10 @@ class TokenTrainer(keras.Model):
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
         """The four means over tokens, and the share of skipped steps of `fit`."""
-        return [*self._means, self._skipped] if self.compiled else []
+        if not self.compiled:
+            return []
+        # Keras 3.15's callbacks find directions only in what `compile` was given.
+        return [self._means[0], self._compile_metrics, self._skipped]
 
     def train_step(self, data: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """Train on one batch of one replica.
@@ -139,6 +152,11 @@ class TokenTrainer(keras.Model):
         Returns:
             The metrics so far, float32 scalars, and `skipped` of this step.
         """
+        if self.optimizer is None:
+            raise ValueError(
+                "`fit` needs an optimizer: `compile(optimizer, loss)`. Received: "
+                "optimizer=None, with which the model can only evaluate and predict."
+            )
         batch = (*_pair(data[:2]), data[2]) if self.takes_alignment else _pair(data)
         tokens = _sum_over_replicas(self._count_tokens(batch[1]))
         gradients, sums, size = self._batch_gradients(batch, tokens)
@@ -189,6 +207,7 @@ class TokenTrainer(keras.Model):
         """Return the arguments of `compile`, for `model.keras`."""
         config = super().get_compile_config()
         if config:
+            config["metrics"] = None  # those of every model
             config["jit_compile"] = self.jit_gradients
             config["accumulate_steps"] = self.accumulate_steps
             config["seed"] = self.seed
@@ -198,6 +217,20 @@ class TokenTrainer(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile a model loaded from `model.keras`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def save(self, filepath: Any, *args, **kwargs) -> None:
+        """Save to `.keras`; see `keras.Model.save`.
+
+        Raises:
+            ValueError: If the file is `.h5`, from which Keras 3 cannot load this model.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ValueError(
+                "Keras cannot load this model from its legacy HDF5 format. Save it to "
+                "a path that ends with `.keras`, or only its weights with "
+                f"`save_weights('model.weights.h5')`. Received: filepath={filepath}."
+            )
+        super().save(filepath, *args, **kwargs)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Do nothing, because the constructor builds the model.
@@ -261,7 +294,9 @@ class TokenTrainer(keras.Model):
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         # Infinite or NaN if any of them is. Infinities of different signs sum to NaN,
         # so absolute values are not needed.
-        size = sum(ops.sum(gradient) for gradient in gradients)
+        size = tf.add_n(
+            [tf.zeros([]), *(ops.sum(ops.cast(each, "float32")) for each in gradients)]
+        )
         return gradients, sums, size
 
     def _training_sums(self, batch):
@@ -302,7 +337,7 @@ class TokenTrainer(keras.Model):
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
-        if replicas == 1 or all(limit is None for limit in limits):
+        if replicas == 1 or not gradients or all(limit is None for limit in limits):
             return gradients
         scale = self.optimizer.scale_loss(1.0)
         gradients = [gradient / scale for gradient in _sum_over_replicas(gradients)]
@@ -326,6 +361,13 @@ class TokenTrainer(keras.Model):
 
     def _update(self, gradients, is_finite):
         """Apply the gradients of all replicas, if they are finite."""
+        if not gradients:
+            warnings.warn(
+                "`fit` changes nothing: all weights of the model are frozen "
+                "(`trainable=False`).",
+                stacklevel=2,
+            )
+            return None
 
         def apply(gradients):
             pairs = zip(gradients, self.trainable_variables, strict=True)
@@ -360,8 +402,7 @@ class TokenTrainer(keras.Model):
         is_name = isinstance(loss, str) and loss == "sparse_categorical_crossentropy"
         if is_name or loss is keras.losses.sparse_categorical_crossentropy:
             return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        labels = tf.zeros((2, 3), tf.int32)
-        logits = tf.zeros((2, 3, self.config.output_vocab_size))
+        labels, logits = self._sample_output()
         try:
             takes_logits = getattr(loss, "from_logits", True)
             losses, *_ = _token_losses(loss, labels, logits)
@@ -376,6 +417,12 @@ class TokenTrainer(keras.Model):
                 f"Received: loss={loss!r}."
             )
         return loss
+
+    def _sample_output(self):
+        """Return labels `[2, 3]` and logits of them."""
+        return tf.zeros((2, 3), tf.int32), tf.zeros(
+            (2, 3, self.config.output_vocab_size)
+        )
 
     def _token_sums(self, labels, logits):
         """Sum loss, nll and correct predictions over the tokens without padding."""
@@ -412,31 +459,6 @@ class TokenTrainer(keras.Model):
         for metric, value in zip(self._means, (loss, nll, nll, correct), strict=True):
             metric.update_state(value, sample_weight=tokens)
         return {metric.name: metric.result() for metric in self._means}
-
-
-class Mean(keras.metrics.Mean):
-    """A mean that is NaN, not 0, if nothing was counted."""
-
-    def result(self) -> Tensor:
-        return ops.where(self.count > 0, super().result(), np.nan)
-
-
-class Unsaved(Mean):
-    """A mean that is not saved with a model: files of earlier releases lack it."""
-
-    def save_own_variables(self, store: Any) -> None:
-        """Save nothing."""
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load nothing."""
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Perplexity(Mean):
-    """exp of the mean negative log-likelihood in nats."""
-
-    def result(self) -> Tensor:
-        return ops.exp(super().result())
 
 
 def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
