@@ -86,6 +86,7 @@ def test_a_token_has_the_mean_of_the_models_probabilities(single, others):
     assert np.abs(np.log(found) - np.log(each[0])).max() > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("others", "is_prepared"),
     [*zip(OTHERS, (False, True, False, True), strict=True)],
@@ -121,6 +122,7 @@ def test_an_ensemble_finds_better_outputs_than_its_models(single):
     assert best >= max(others) - 1e-3
 
 
+@pytest.mark.long
 def test_a_model_twice_is_the_model(single):
     twice = Translator(
         single.model, single.tokenizer, single.decoding, others=[single.model]
@@ -132,6 +134,7 @@ def test_a_model_twice_is_the_model(single):
         assert found.score == pytest.approx(expected.score, abs=1e-4)
 
 
+@pytest.mark.long
 def test_an_ensemble_chooses_from_a_shortlist(single):
     size = single.model.config.vocab_size
     table = np.random.default_rng(5).integers(size, size=(size, 7))

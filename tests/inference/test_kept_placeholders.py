@@ -57,6 +57,7 @@ def test_placeholders_are_pieces_wherever_they_are(tokenizer):
     assert not plain.placeholders
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_each_placeholder_comes_once_and_tags_are_nested(
@@ -71,6 +72,7 @@ def test_each_placeholder_comes_once_and_tags_are_nested(
             assert is_nested(hypothesis.text)
 
 
+@pytest.mark.long
 def test_signatures_keep_placeholders(tokenizer):
     module = ServingModule(make_translator(tokenizer))
     text = tf.constant(TEXTS)

@@ -39,6 +39,7 @@ def greedy_loop(translator, text):
     return tokens
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_no_ngram_occurs_twice(beam_size):
     free = outputs(make_translator(beam_size=beam_size))

@@ -128,6 +128,7 @@ def test_a_list_of_the_whole_vocabulary_changes_nothing(
     assert_equal(found, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("config", "options"),
     [

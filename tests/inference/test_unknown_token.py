@@ -80,11 +80,15 @@ def translations_of(kind, folder, **settings):
 @pytest.mark.parametrize(
     ("kind", "allow_unk"),
     [
-        *[("beam", True), ("sample", True), ("placeholders", True)],
-        *[("beam", False), ("sample", False), ("placeholders", False)],
-        *[("greedy", False), ("prefix", False), ("shortlist", False)],
-        ("ensemble", False),
-        pytest.param("export", False, marks=pytest.mark.long),
+        *[("beam", True), ("beam", False), ("sample", False), ("greedy", False)],
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [
+                *[("sample", True), ("placeholders", True), ("placeholders", False)],
+                *[("prefix", False), ("shortlist", False), ("ensemble", False)],
+                ("export", False),
+            ]
+        ),
     ],
 )
 def test_the_unknown_token_comes_only_if_it_is_allowed(kind, allow_unk, tmp_path):
@@ -94,6 +98,7 @@ def test_the_unknown_token_comes_only_if_it_is_allowed(kind, allow_unk, tmp_path
     assert any(UNKNOWN in text for text in texts) == allow_unk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("symbols", [(), PairEncoding(placeholders=2).symbols])
 def test_a_given_beginning_may_have_what_the_vocabulary_lacks(symbols):
     tokenizer = SentencePieceTokenizer(vocabulary(user_defined_symbols=[*symbols]))

@@ -44,6 +44,7 @@ def test_lines_stay_beside_their_translations(back_translate):
     assert found[1] == found[5] == ""  # blank, and cut
 
 
+@pytest.mark.long
 def test_other_lines_do_not_change_what_is_drawn(back_translate):
     _, found = back_translate(LINES)
     assert back_translate(LINES[::-1])[1] == found[::-1]
@@ -61,6 +62,7 @@ def test_the_likeliest_and_the_best_are_those_of_the_translator(
     assert back_translate(LINES, temperature=0)[1][:5] == greedy(LINES[:5])
 
 
+@pytest.mark.long
 def test_an_export_draws_the_same(back_translate, translator, tmp_path):
     module = ServingModule(translator)
     drawn = sampling.sampler(module.sample, sampling.Sampling(seed=3))

@@ -46,6 +46,7 @@ def test_raw_text_becomes_trees_over_the_treebanks_words(
     assert lines == [str(tree) for tree in parser(WORDS)]
 
 
+@pytest.mark.long
 def test_tokenized_words_stay_as_they_are(run, parser_dir, tmp_path, capfdbinary):
     path = tmp_path / "words"
     path.write_bytes(b"don't ( stop.\r\n\tthe  fox \n")
@@ -180,6 +181,7 @@ def test_trees_are_written_as_they_come(tmp_path, monkeypatch):
     assert output.read_text() == first + second + "\n"
 
 
+@pytest.mark.long
 def test_unconstrained_answers_are_repaired_and_counted(tmp_path):
     parse = parse_files.with_parser(make_parser(constrained=False))
     found = parse(["one two three", "A dog runs !"])

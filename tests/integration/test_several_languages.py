@@ -128,6 +128,7 @@ def test_unknown_languages_are_refused_with_those_there_are(folder):
         place.load_translator(languages=(None, "fr"))
 
 
+@pytest.mark.long
 def test_the_program_takes_the_target_language(folder, program_of, capfd):
     (folder / "text").write_text("one two three\nvier\n")
     (folder / "told").write_text(">>en<< one two three\n>>en<< vier\n")
@@ -146,6 +147,7 @@ def test_the_program_takes_the_target_language(folder, program_of, capfd):
     assert UNTOLD in capfd.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "language", "is_told"),
     [

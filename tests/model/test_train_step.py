@@ -139,6 +139,7 @@ def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
     assert 0.35 < halves / whole < 0.75
 
 
+@pytest.mark.long
 def test_rows_that_do_not_fill_all_microbatches_count_too():
     """Batches of four rows and of two train in three microbatches as in one."""
     data = tf.data.Dataset.from_tensor_slices(batch()).batch(4)
@@ -445,6 +446,7 @@ def test_gradients_that_are_not_finite_are_skipped_too():
         np.testing.assert_array_equal(left, weight.numpy())
 
 
+@pytest.mark.long
 def test_an_epoch_reports_the_share_of_skipped_steps_and_each_step_its_own():
     model = make()
     model.compile("sgd", BrokenLoss(0.1))
@@ -461,6 +463,7 @@ def test_an_epoch_reports_the_share_of_skipped_steps_and_each_step_its_own():
     assert "skipped" not in model.evaluate(data, return_dict=True, verbose=0)
 
 
+@pytest.mark.long
 def test_an_epoch_without_a_finite_step_has_no_loss_and_is_not_the_best(tmp_path):
     model = make()
     best = keras.callbacks.ModelCheckpoint(
@@ -483,6 +486,7 @@ def test_padding_alone_has_no_loss():
     assert np.isnan([*found.values()]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_scaled", [False, True])
 def test_steps_whose_gradients_keras_accumulates_have_masks_of_their_own(is_scaled):
     optimizer = keras.optimizers.SGD(0.0, gradient_accumulation_steps=2)

@@ -178,6 +178,7 @@ def test_prepared_weights_give_the_same_parses_and_settings():
     assert prepared.parse(["A dog runs", "one"]) == plain.parse(["A dog runs", "one"])
 
 
+@pytest.mark.long
 def test_trees_stay_within_the_limits():
     parser = make_parser(
         constraint=ConstraintConfig(max_depth=3, max_openings=2), beam_size=2

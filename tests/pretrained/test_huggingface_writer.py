@@ -138,6 +138,7 @@ def with_symbols(how):
     return extension.extend(small, LINES * 5, 5, symbols=SYMBOLS[1:]).tokenizer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["trained", "extended"])
 def test_placeholders_and_tags_stay(tmp_path, how):
     """The search of the imported model keeps them, as that of the written one does."""

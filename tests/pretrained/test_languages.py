@@ -66,6 +66,7 @@ def test_a_model_translates_between_other_languages_than_at_its_import(pairs):
     assert forward.load_translator().translate(TEXTS) != expected
 
 
+@pytest.mark.long
 def test_the_program_takes_the_languages(pairs, program_of, tmp_path):
     forward, backward = pairs
     text = tmp_path / "text"
@@ -101,6 +102,7 @@ def test_a_signature_takes_the_languages_of_each_text(pairs):
     assert scores[2:] == [0.0, -1e7]
 
 
+@pytest.mark.long
 def test_the_language_that_begins_a_translation_has_no_score(pairs):
     translator = pairs[0].load_translator(length_penalty_alpha=0.0)
     found = translator.align_batch(tf.constant(TEXTS[:1]))

@@ -37,6 +37,7 @@ def expected(model_dir):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", ["deu", "nld"])
 def test_the_language_may_be_an_argument(model_dir, expected, code):
     assert model_dir.load_tokenizer().languages == {"deu": 2, "nld": 3}
@@ -50,6 +51,7 @@ def test_an_unknown_language_is_refused_with_those_there_are(model_dir):
         model_dir.load_translator(languages=(None, "fra"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("default", [None, "nld"])
 def test_the_signature_takes_the_language_of_each_text(model_dir, expected, default):
     """A language in the text comes first; of an unknown one nothing is translated."""
@@ -119,6 +121,7 @@ def test_programs_take_the_language_from_the_text_or_the_flag(
     assert "language" not in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_nothing_is_invented(model_dir):
     texts = [">>deu<<", ">>deu<< ", "\t>>nld<<\u00a0", ">>fra<< A"]
     for found in model_dir.load_translator().translate(texts):

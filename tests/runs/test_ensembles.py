@@ -119,12 +119,14 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
     ("program", "inputs", "output", "has_ensemble"),
     [
         ("bin/translate.py", ["input"], "output", True),
-        ("bin/evaluate.py", ["source", "reference"], "report", True),
-        ("bin/back_translate.py", ["input"], "output", False),
-        ("export/convert_huggingface.py", [], "output_dir", False),
-        pytest.param(
-            *("export/export_saved_model.py", [], "export_dir", True),
-            marks=pytest.mark.long,
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [
+                ("bin/evaluate.py", ["source", "reference"], "report", True),
+                ("bin/back_translate.py", ["input"], "output", False),
+                ("export/convert_huggingface.py", [], "output_dir", False),
+                ("export/export_saved_model.py", [], "export_dir", True),
+            ]
         ),
     ],
 )

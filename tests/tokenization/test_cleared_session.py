@@ -27,6 +27,7 @@ TOKENIZERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
 def test_tokens_are_the_same_after_a_session_is_cleared(make):
     """In Python, in a graph that was traced before, and in a dataset."""
@@ -63,6 +64,7 @@ def test_two_models_of_one_process_are_not_confused():
     assert found[0] != found[1]
 
 
+@pytest.mark.long
 def test_a_translator_translates_after_a_session_is_cleared():
     translator = make_translator()
     before = translator.translate(LINES[:2])

@@ -80,6 +80,7 @@ def joined():
     return trained_weights(guided(jit_compile=False), aligned_batch())
 
 
+@pytest.mark.long
 def test_a_pair_without_alignment_is_not_guided(joined):
     """The reported loss is without that of the attention."""
     source, target, aligned = aligned_batch()

@@ -126,6 +126,7 @@ def test_an_average_is_the_mean_of_the_merged_models(run, corpus):
         np.testing.assert_allclose(own, np.mean(others, axis=0), atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_search_uses_the_adapters(run, corpus, start):
     model = run_setup.build(lora_config(corpus), RunOptions())
     model_dir = ModelDir(run[0])

@@ -64,6 +64,7 @@ def test_a_run_says_how_often_xla_compiles(corpus):
     assert f"batches of {len(plan.shapes)} shapes" in line
 
 
+@pytest.mark.long
 def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_path):
     """Stopped after step 3, with dropout on: the same batches, masks and weights."""
     lines = []

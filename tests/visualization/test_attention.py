@@ -62,6 +62,7 @@ def test_queries_and_keys_are_the_pieces_of_their_axes(translator):
     assert record.queries("decoder") == record.keys("decoder") == read
 
 
+@pytest.mark.long
 def test_without_a_target_the_models_translation_is_recorded(translator):
     record = record_attention(translator, "A dog runs!")
     ids = [*translator.tokenizer.encode(["A dog runs!"])[0], 3]
