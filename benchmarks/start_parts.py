@@ -51,7 +51,7 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
     parts.end("imports_s")
     translator = ModelDir(folder).load_translator().with_prepared_weights()
     parts.end("load_s")
-    translator.translate_batch.get_concrete_function()
+    translator._translate_batch.get_concrete_function()
     parts.end("trace_s")
     _answer_twice(lambda: translator.translate(lines), parts)
 

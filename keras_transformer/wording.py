@@ -1,4 +1,4 @@
-"""Counts, durations and sizes in words."""
+"""Counts, durations, sizes and values in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+# Characters of a value in a message.
+_SHOWN = 60
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
@@ -22,6 +24,12 @@ def duration(seconds: float) -> str:
             whole, rest = divmod(round(seconds / small_size), size // small_size)
             return f"{whole} {name} {rest} {small_name}"
     return f"{seconds} s"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, on one short line."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 
 
 def unequal_inputs(sizes: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from keras_transformer.parsing.parser import Parser
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
+from keras_transformer.tokenization.mapped import MappedTokenizer, pack
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
 
@@ -31,6 +32,23 @@ def vocabulary(**options):
         **{"vocab_size": 100, "pad_id": 3, **options},
     )
     return written.getvalue()
+
+
+def mapped_tokenizer():
+    """Return a tokenizer as of a published model, which knows two words."""
+    proto = vocabulary()
+    pieces = {"</s>": 0, "<unk>": 1, "\u2581one": 2, "\u2581two": 3, "<pad>": 4}
+    special_ids = {"pad_id": 4, "bos_id": 4, "eos_id": 0}
+    return MappedTokenizer(pack(proto, proto, [pieces], special_ids))
+
+
+# One tokenizer of each kind, made when it is called.
+TOKENIZERS = {
+    "bpe": lambda: tokenization.train_bpe(LINES * 5, 300),
+    "wordpiece": lambda: tokenization.train_wordpiece(LINES * 5, 120),
+    "sentencepiece": lambda: tokenization.SentencePieceTokenizer(vocabulary()),
+    "mapped": mapped_tokenizer,
+}
 
 
 def make_translator(seed=3, precision="float32", placeholders=(), **options):

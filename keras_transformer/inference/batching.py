@@ -7,10 +7,11 @@ import concurrent.futures
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
+from keras_transformer import given_texts
 from keras_transformer.config import check_at_least
 
 Answer = TypeVar("Answer")
@@ -49,7 +50,7 @@ def in_batches(
     """Process texts in batches of similar length and return answers in order.
 
     Args:
-        texts: The inputs; one text is a list of itself.
+        texts: The inputs; see `given_texts.each`.
         batch_size: Most texts of a batch; long texts get smaller batches.
         answer: Returns one answer for each text of a batch. Called by threads.
         at_once: Number of threads that call `answer`.
@@ -60,13 +61,9 @@ def in_batches(
 
     Raises:
         ValueError: If `batch_size` is below 1.
-        TypeError: If `texts` are no strings.
+        TypeError: If a text is no string.
     """
-    if isinstance(texts, str | bytes):
-        texts = [texts]
-    if not isinstance(texts, Iterable):
-        raise TypeError(f"`texts` must be strings. Received: {texts!r:.60}.")
-    texts = list(texts)
+    texts = given_texts.as_list(texts)
     answered = in_blocks(
         texts, batch_size, answer, len(texts), at_once, first_alone, kept
     )
@@ -162,30 +159,33 @@ def _answered(
         pool.shutdown(cancel_futures=True)
 
 
+def text_batch(texts: Any) -> tf.Tensor:
+    """Return texts as string `[batch]`, for a graph.
+
+    A `tf.function` that is called with another shape or type keeps its lock, so later
+    calls by other threads wait for ever.
+
+    Args:
+        texts: A tensor of that shape, or what `given_texts.each` takes.
+
+    Raises:
+        TypeError: If a text is no string.
+    """
+    is_strings = isinstance(texts, tf.Tensor) and texts.dtype == tf.string
+    if is_strings and texts.shape.rank in (1, None):
+        return texts
+    return tf.constant(given_texts.as_list(texts), tf.string)
+
+
 def _batches(
     texts: Iterable[str], batch_size: int, block_size: int
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield the numbers and the texts of each batch, block after block."""
-    remaining, start = iter(texts), 0
+    remaining, start = given_texts.each(texts), 0
     while block := list(itertools.islice(remaining, block_size)):
-        _check_strings(block, start)
         for rows in _cut_by_length(list(map(len, block)), batch_size):
             yield [start + row for row in rows], [block[row] for row in rows]
         start += len(block)
-
-
-def _check_strings(texts: Sequence[str], start: int) -> None:
-    """Raise TypeError if a text is no string.
-
-    A `tf.function` that is called with another shape in a thread would keep a lock, and
-    all later calls would wait for ever.
-    """
-    for number, text in enumerate(texts, start):
-        if not isinstance(text, str | bytes):
-            raise TypeError(
-                f"Each text must be a string. Received as number {number}, from 0: "
-                f"{text!r:.60}."
-            )
 
 
 def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from keras_transformer import given_texts
 from keras_transformer.config import (
     DecodingConfig,
     check_at_least,
@@ -23,6 +24,7 @@ from keras_transformer.inference.batching import (
     Kept,
     in_batches,
     in_blocks,
+    text_batch,
 )
 from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.generator import SequenceGenerator
@@ -138,8 +140,8 @@ class Translator(SequenceGenerator):
 
     def __call__(self, text: str | Sequence[str]) -> str | list[str]:
         """Return the best translation of one text, or of each of several."""
-        if isinstance(text, str | bytes):
-            return self.translate([text])[0].text
+        if given_texts.is_one(text):
+            return self.translate(text)[0].text
         return [translation.text for translation in self.translate(text)]
 
     def translate(
@@ -148,7 +150,7 @@ class Translator(SequenceGenerator):
         """Translate texts in batches of similar length; keeps the order.
 
         Args:
-            texts: The sources; one text is a list of itself.
+            texts: The sources; see `given_texts.each`. One is a list of itself.
             batch_size: Most sources of a batch.
 
         Raises:
@@ -156,9 +158,6 @@ class Translator(SequenceGenerator):
         """
         return translate_in_batches(texts, batch_size, self.translate_batch)
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
-    )
     def translate_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translate a batch, in the graph.
 
@@ -172,13 +171,16 @@ class Translator(SequenceGenerator):
             source was cut to `max_input_length` tokens. A source without words becomes
             "" with score 0.
         """
-        tokens, truncated = self.source_tokens(text)
-        result = self.search(tokens, num_best=self.num_best)
-        return self.to_text(tokens, truncated, result, self.num_best)
+        return self._translate_batch(text_batch(text))
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
     )
+    def _translate_batch(self, text):
+        tokens, truncated = self.source_tokens(text)
+        result = self.search(tokens, num_best=self.num_best)
+        return self.to_text(tokens, truncated, result, self.num_best)
+
     def align_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translate a batch and tell where each piece comes from, in the graph.
 
@@ -198,6 +200,12 @@ class Translator(SequenceGenerator):
             without length penalty, 0 for a prefix of the tokenizer's. The last two are
             0 at the padding.
         """
+        return self._align_batch(text_batch(text))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+    )
+    def _align_batch(self, text):
         source, truncated = self.source_tokens(text)
         result = self.search(source)
         # At least one position, so that a batch without words has a shape.
@@ -444,7 +452,7 @@ def _unpacked(
         return _unpack(translate_batch(tf.constant(texts, tf.string)), texts)
 
     def answer_protected(texts):
-        protected = [protect(text) for text in texts]
+        protected = [protect(given_texts.as_str(text)) for text in texts]
         answers = answer([each.text for each in protected])
         return [*map(_restored, answers, protected)]
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer import config, white_space
+from keras_transformer import config, given_texts, white_space
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
-from keras_transformer.inference.batching import in_batches
+from keras_transformer.inference.batching import in_batches, text_batch
 from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
@@ -107,8 +107,8 @@ class Parser(SequenceGenerator):
 
     def __call__(self, sentence: str | Sequence[str]) -> Tree | list[Tree | None]:
         """Return the tree of a sentence, or the trees of several sentences."""
-        if isinstance(sentence, str | bytes):
-            return self.parse([sentence])[0].tree
+        if given_texts.is_one(sentence):
+            return self.parse(sentence)[0].tree
         return [parse.tree for parse in self.parse(sentence)]
 
     def parse(
@@ -126,10 +126,7 @@ class Parser(SequenceGenerator):
         """
 
         def parse_one_batch(batch):
-            batch = [
-                each.decode(errors="replace") if isinstance(each, bytes) else each
-                for each in batch
-            ]
+            batch = [*map(given_texts.as_str, batch)]
             answer = self._answers(tf.constant(batch, tf.string))
             rows = zip(
                 batch,
@@ -142,11 +139,9 @@ class Parser(SequenceGenerator):
                 for sentence, symbols, score, truncated, valid in rows
             ]
 
+        sentences = given_texts.as_list(sentences, "sentences")
         return in_batches(sentences, batch_size, parse_one_batch)
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
-    )
     def parse_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parse a batch, in the graph.
 
@@ -161,7 +156,7 @@ class Parser(SequenceGenerator):
             "", only without the constraint or if the logits are not finite. A sentence
             without words has the tree "", is valid and has score 0.
         """
-        answer = self._answers(text)
+        answer = self._answers(text_batch(text))
         return {name: answer[name] for name in ("tree", *Parse._fields[1:])}
 
     def _copy(self):
@@ -201,7 +196,7 @@ class Parser(SequenceGenerator):
 
     def too_long(self, sentences: Sequence[str]) -> list[bool]:
         """Return which sentences exceed the model's input limit."""
-        words = graph_text.split_words(clean(tf.constant(sentences, tf.string)))
+        words = graph_text.split_words(clean(text_batch(sentences)))
         return self._read(words)[1].numpy().tolist()
 
     def _read(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from keras_transformer import given_texts, wording
 from keras_transformer.config import check_above_zero, check_at_least, check_choice
 
 PROTOCOLS = ("grpc", "rest")
@@ -100,17 +101,23 @@ def ask(
 
     Args:
         config: Server and requests.
-        inputs: The signature's inputs by name, one item per row.
+        inputs: The signature's inputs by name, one item per row; texts in any form that
+            `given_texts.each` takes.
 
     Yields:
         For each row its outputs by name; texts as str.
 
     Raises:
-        ValueError: If the server does not have the model or signature, or rejects the
-            inputs.
+        TypeError: If a text is no string.
+        ValueError: If the inputs differ in their number of rows, or the server does not
+            have the model or signature, or rejects the inputs.
         ConnectionError: If the server is absent or busy until a batch's deadline.
         TimeoutError: If the deadline passes while the server works.
     """
+    inputs = {name: _rows(name, values) for name, values in inputs.items()}
+    sizes = {name: len(values) for name, values in inputs.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(wording.unequal_inputs(sizes))
     connection = connect(config)
     is_over = threading.Event()
 
@@ -136,6 +143,13 @@ def ask(
         is_over.set()  # after an error, nothing is retried and the rest is not sent
         connection.close()
         pool.shutdown(cancel_futures=True)
+
+
+def _rows(name: str, values: Any) -> Sequence:
+    """Return the rows of an input, which are checked if they are texts."""
+    if name in _FLOATS or name in _INTEGERS:
+        return values
+    return given_texts.as_list(values, name)
 
 
 def in_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
@@ -258,7 +272,10 @@ class RestConnection:
     ) -> dict[str, list]:
         body = {
             "signature_name": self._config.signature,
-            "inputs": {name: list(values) for name, values in inputs.items()},
+            "inputs": {
+                name: [*map(given_texts.as_str, values)]
+                for name, values in inputs.items()
+            },
         }
         response = self._send(body, timeout_seconds)
         status = response.status_code

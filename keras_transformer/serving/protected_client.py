@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import language_tokens
+from keras_transformer import given_texts, language_tokens
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import ProtectedText, Protection
 from keras_transformer.inference.word_alignment import arguments_of, word_alignment
@@ -92,7 +92,8 @@ def ask(
                 "model with placeholders, see bin/prepare_data.py --placeholders."
             )
         config = dataclasses.replace(config, signature="align")
-    protected = [protection.protect(text) for text in inputs["text"]]
+    texts = map(given_texts.as_str, given_texts.each(inputs["text"], "text"))
+    protected = [*map(protection.protect, texts)]
     inputs = {**inputs, "text": [each.text for each in protected]}
     for each, answer in zip(protected, client.ask(config, inputs), strict=True):
         yield _restored(each, answer)

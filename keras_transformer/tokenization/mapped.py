@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer import language_tokens
@@ -48,8 +47,8 @@ class MappedTokenizer(tokenizer.Tokenizer):
         self.files: tuple[pathlib.Path, ...] = ()
         self.source_prefix_id = settings["source_prefix_id"]
         self.target_prefix_id = settings["target_prefix_id"]
-        self._source = tokenizer.sentencepiece_op(source, tf.string)
-        self._target = tokenizer.sentencepiece_op(target, tf.string)
+        self._source = tokenizer.SentencePieceInGraph(source, tf.string)
+        self._target = tokenizer.SentencePieceInGraph(target, tf.string)
         self._ids = self._target_ids = _lookup_table(vocabulary)
         self._target_pieces = self._pieces
         target_vocabulary = settings.get("target_vocabulary") or vocabulary
@@ -134,19 +133,18 @@ class MappedTokenizer(tokenizer.Tokenizer):
         return pieces.with_flat_values(ids)
 
     def _offsets(self, text):
-        return self._source.tokenize_with_offsets(text)[1:]
+        return self._source.offsets(text)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def _tokenize_target(self, text):
         """Split target text into ids with the SentencePiece model of targets."""
         pieces = self._target.tokenize(text)
         tokens = pieces.with_flat_values(self._target_ids.lookup(pieces.flat_values))
         tokens = tf.cast(tokens, tf.int32)
         return tf.concat([*_prefix(text, self.target_prefix_id), tokens], axis=1)
 
-    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Split target texts into ids outside of the graph."""
-        return tokenizer.encode(self.tokenize_target, texts)
+    def _encode_target(self, texts):
+        return tokenizer.in_chunks(self._tokenize_target, texts)
 
     def _join(self, tokens):
         is_text = tokens.with_flat_values(tf.gather(self._is_text, tokens.flat_values))

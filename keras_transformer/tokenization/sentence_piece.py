@@ -13,7 +13,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer import config, language_tokens
+from keras_transformer import config, given_texts, language_tokens
 from keras_transformer.tokenization import (
     sentencepiece_proto,
     tokenizer,
@@ -30,6 +30,7 @@ _SPACE = "\u2581"
 # Byte fallback has one id for each byte, so that any character can be encoded.
 _NUM_BYTES = 256
 _NUM_SPECIAL_IDS = 4
+_KEEP = "surrogateescape"
 
 
 class SentencePieceTokenizer(tokenizer.Tokenizer):
@@ -64,35 +65,38 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         ids = {name: number for number, name in enumerate(names)}
         self.placeholders = tokenizer.placeholders_of([proto], [ids])
         self.markers = _markers(proto)
-        self._in_graph = tokenizer.sentencepiece_op(proto, tf.int32)
+        self._in_graph = tokenizer.SentencePieceInGraph(proto, tf.int32)
 
     @property
     def target_unk_id(self) -> int | None:
         return None if tokenizer.has_byte_fallback(self._processor) else self.unk_id
 
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def _encode(self, texts):
         """Split texts into ids with SentencePiece's threads; see the base class."""
-        tokenizer.check_texts(texts)
         tokens = frozenset(self.language_tokens)
         told = [self._divided(text, tokens) for text in texts]
-        rows = self.encode_target([rest for _, rest in told])
+        rows = self._encode_target([rest for _, rest in told])
         return [
             row if number is None else np.insert(row, 0, number)
             for row, (number, _) in zip(rows, told, strict=True)
         ]
 
-    def _divided(self, text: str, tokens: Collection[str]) -> tuple[int | None, str]:
+    def _divided(
+        self, text: str | bytes, tokens: Collection[str]
+    ) -> tuple[int | None, str | bytes]:
         """Return the id that a source begins with, if any, and the rest; as `_told`."""
+        if isinstance(text, bytes):  # with surrogates for what is not valid UTF-8
+            number, rest = self._divided(text.decode(errors=_KEEP), tokens)
+            return number, rest.encode(errors=_KEEP)
         token, rest = language_tokens.divide(text, tokens)
         if token:
             return self.languages[language_tokens.code_of(token)], rest
         is_unknown = language_tokens.unknown(text, tokens)
         return self.source_prefix_id, "" if is_unknown else text
 
-    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def _encode_target(self, texts):
         """Split texts into ids, without a language before them."""
-        tokenizer.check_texts(texts)
-        rows = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
+        rows = self._processor.encode(texts, num_threads=os.cpu_count() or 1)
         return [np.array(row, np.int32) for row in rows]
 
     def sample(
@@ -104,7 +108,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         # Every call has a new thread, whose random numbers begin with this seed.
         sentencepiece.set_random_generator_seed(seed)
         rows = self._processor.encode(
-            list(texts),
+            given_texts.as_list(texts),
             enable_sampling=True,
             alpha=dropout,
             nbest_size=-1,
@@ -132,7 +136,7 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
         return self._in_graph.tokenize(text)
 
     def _offsets(self, text):
-        return self._in_graph.tokenize_with_offsets(text)[1:]
+        return self._in_graph.offsets(text)
 
     def _join(self, tokens):
         return self._in_graph.detokenize(tokens)

@@ -8,18 +8,19 @@ import json
 import os
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import (
-    gen_sentencepiece_tokenizer,
+    gen_sentencepiece_tokenizer as sentencepiece_ops,
 )
 
-from keras_transformer import atomic_files, config, language_tokens
+from keras_transformer import atomic_files, config, given_texts, language_tokens
 from keras_transformer.tokenization import sentencepiece_proto
+from keras_transformer.wording import shown
 from keras_transformer.words import words_of_pieces
 
 # Increases when older folders can no longer be read, or would give other ids.
@@ -30,6 +31,10 @@ DESCRIPTION_NAME = "tokenizer.json"
 # overhead per text, few enough that one long line does not pad thousands of short ones.
 _TEXTS_PER_CALL = 1024
 _SPACES = language_tokens.SPACES
+
+# Arguments of SentencePiece's operations: no special ids, and no random ids.
+_PLAIN = {"add_bos": False, "add_eos": False, "reverse": False}
+_NO_SAMPLING = {**_PLAIN, "nbest_size": 0, "alpha": 1.0, "return_nbest": False}
 
 # The piece of a placeholder or a tag, which needs no space before it.
 PLACEHOLDER = re.compile(
@@ -46,7 +51,10 @@ class Tokenizer(tf.Module):
     Everything except `encode`, `decode` and `save` runs in the graph: in a
     `tf.function`, a tf.data pipeline, or a SavedModel of a `tf.Module` that owns the
     tokenizer. A program that loads such a SavedModel needs only tensorflow and
-    tensorflow_text.
+    tensorflow_text. Copies and pickles have the vocabulary and make the rest again.
+
+    One text is a string, bytes in UTF-8 or a scalar tensor, and has one answer; several
+    texts have as many.
 
     Encoding and decoding a text changes only this: runs of U+0020 become one space and
     are removed at both ends, and invalid UTF-8 becomes U+FFFD. All other characters
@@ -105,19 +113,32 @@ class Tokenizer(tf.Module):
         shown = ["" if i == pad_id else piece for i, piece in enumerate(pieces)]
         self._pieces = tf.constant(shown, tf.string)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def __reduce__(self):
+        # Graphs and resources are made again.
+        names = ("source_prefix_id", "target_prefix_id")
+        state = {name: getattr(self, name) for name in names}
+        return type(self), (self._vocabulary, self.kind), state
+
+    def tokenize(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
         """Split text into ids, in the graph.
 
         Args:
-            text: string `[batch]`, UTF-8.
+            text: Strings, UTF-8, of any shape: one text, a list or an array, a tensor,
+                dense or ragged.
 
         Returns:
-            int32 `[batch, (length)]`; no special ids are added. The first id of a text
-            that begins with one of `language_tokens` is that language, or else
-            `source_prefix_id`. A text that begins with a language that the vocabulary
-            does not have has no other ids.
+            int32 `[length]` for one text, `[batch, (length)]` for `[batch]`; no special
+            ids are added. The first id of a text that begins with one of
+            `language_tokens` is that language, or else `source_prefix_id`. A text that
+            begins with a language that the vocabulary does not have has no other ids.
+
+        Raises:
+            TypeError: If `text` is no strings.
         """
+        return _of_any_shape(self._tokenize, text)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def _tokenize(self, text):
         if self.source_prefix_id is None and not self.language_tokens:
             return self._split(text)
         prefix_id = -1 if self.source_prefix_id is None else self.source_prefix_id
@@ -165,10 +186,16 @@ class Tokenizer(tf.Module):
             tf.concat([first + 1, ends + shift], axis=1),
         )
 
-    def tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Split target text into ids, which never begin with a `language_tokens`."""
+    def tokenize_target(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
+        """Split target text into ids, which never begin with a `language_tokens`.
+
+        Arguments, result and errors are those of `tokenize`.
+        """
+        return _of_any_shape(self._tokenize_target, text)
+
+    def _tokenize_target(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self.source_prefix_id is None and not self.language_tokens:
-            return self.tokenize(text)
+            return self._tokenize(text)
         return self._split(text)
 
     @property
@@ -270,20 +297,48 @@ class Tokenizer(tf.Module):
         ids = tf.constant([*self.languages.values()], tf.int32)
         return tf.reduce_max(tf.where(is_code, ids, -1), axis=1)
 
-    def detokenize(self, tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def detokenize(self, tokens: Any) -> tf.Tensor | tf.RaggedTensor:
         """Join ids into text, in the graph.
 
         Args:
-            tokens: integer `[batch, length]`, dense or ragged. A row ends before its
-                first `eos_id`; `pad_id` and `bos_id` are skipped.
+            tokens: integer `[length]`, `[batch, length]` or with more axes: lists, an
+                array, a tensor, dense or ragged. A row ends before its first `eos_id`;
+                `pad_id` and `bos_id` are skipped.
 
         Returns:
-            string `[batch]`, UTF-8. Invalid UTF-8, which only a model can produce,
-            becomes U+FFFD.
+            string, UTF-8, without the last axis of `tokens`. Invalid UTF-8, which only
+            a model can produce, becomes U+FFFD.
+
+        Raises:
+            TypeError: If `tokens` are no integers.
+            ValueError: If `tokens` is a single id, or an id is not in the vocabulary.
         """
-        if isinstance(tokens, tf.RaggedTensor):
-            tokens = tokens.to_tensor(self.pad_id)
-        return self._detokenize(tf.cast(tokens, tf.int32))
+        tokens = self._checked_ids(tokens)
+        if tokens.shape.rank == 1:
+            return self._detokenize(tokens[tf.newaxis])[0]
+        is_ragged = isinstance(tokens, tf.RaggedTensor)
+        if tokens.shape.rank > 2:
+            if not is_ragged:
+                tokens = tf.RaggedTensor.from_tensor(tokens)
+            return tokens.with_values(self.detokenize(tokens.values))
+        return self._detokenize(tokens.to_tensor(self.pad_id) if is_ragged else tokens)
+
+    def _checked_ids(self, tokens: Any) -> tf.Tensor | tf.RaggedTensor:
+        """Return ids of targets as int32, checked where their values are known."""
+        tokens = _tensor("tokens", tokens, tf.int32)
+        if not tokens.shape.rank:
+            raise ValueError(
+                "`tokens` must be the ids of a text or of several. Received: "
+                f"{shown(tokens)}."
+            )
+        size = self.target_vocab_size or self.vocab_size
+        flat = tokens.flat_values if isinstance(tokens, tf.RaggedTensor) else tokens
+        ids = flat.numpy() if tf.executing_eagerly() else np.zeros(0)
+        if len(wrong := ids[(ids < 0) | (ids >= size)]):
+            raise ValueError(
+                f"`tokens` must be ids in [0, {size:,}). Received: {wrong[0]:,}."
+            )
+        return tf.cast(tokens, tf.int32)
 
     @tf.function(
         input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False
@@ -338,27 +393,35 @@ class Tokenizer(tf.Module):
             for text, ids in zip(texts, tokens, strict=True)
         ]
 
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def encode(self, texts: Any) -> np.ndarray | list[np.ndarray]:
         """Split texts into ids outside of the graph; the same ids as `tokenize`.
 
+        Args:
+            texts: One text, or what yields several, such as a list or a dataset.
+
         Returns:
-            One int32 `[length]` per text.
+            int32 `[length]` for one text; a list of as many for several.
 
         Raises:
-            TypeError: If `texts` is one string.
+            TypeError: If a text is no string.
             ValueError: If a text has half of a surrogate pair, which has no UTF-8.
         """
-        return encode(self.tokenize, texts)
+        return _one_or_all(self._encode, texts)
+
+    def _encode(self, texts: list[str | bytes]) -> list[np.ndarray]:
+        return in_chunks(self._tokenize, texts)
 
     def has_symbol(self, symbol: str) -> bool:
         """Return whether a tag or language such as "<news>" is one piece."""
-        (tokens,) = self.encode([symbol])
-        pieces = self.pieces(tokens[-1:]).numpy()
+        pieces = self.pieces(self.encode(symbol)[-1:]).numpy()
         return len(pieces) > 0 and pieces[0].decode().lstrip("\u2581") == symbol
 
-    def encode_target(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def encode_target(self, texts: Any) -> np.ndarray | list[np.ndarray]:
         """Split target texts into ids; the same as `encode` in shared vocabularies."""
-        return self.encode(texts)
+        return _one_or_all(self._encode_target, texts)
+
+    def _encode_target(self, texts: list[str | bytes]) -> list[np.ndarray]:
+        return self._encode(texts)
 
     def sample(
         self, texts: Sequence[str], dropout: float, seed: int
@@ -378,30 +441,40 @@ class Tokenizer(tf.Module):
             "Use --subword_encodings=1, or a vocabulary that --tokenizer=bpe trained."
         )
 
-    def encode_rows(self, texts: Sequence[str], is_target: bool = False) -> np.ndarray:
+    def encode_rows(self, texts: Any, is_target: bool = False) -> np.ndarray:
         """Split texts into padded rows of ids for a model.
 
         Returns:
-            int32 `[len(texts), longest]`: the ids of a text, `eos_id`, then `pad_id`.
+            int32 `[num_texts, longest]`, one row for one text: the ids of a text,
+            `eos_id`, then `pad_id`.
         """
-        encode = self.encode_target if is_target else self.encode
-        ended = [np.append(tokens, self.eos_id) for tokens in encode(texts)]
+        encode = self._encode_target if is_target else self._encode
+        rows = encode(given_texts.as_list(texts))
+        ended = [np.append(tokens, self.eos_id) for tokens in rows]
         return _padded(ended, self.pad_id)
 
-    def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+    def decode(self, tokens: Any) -> str | list[str]:
         """Join ids into texts outside of the graph; the same text as `detokenize`.
 
         Args:
-            tokens: One sequence of ids per text.
+            tokens: The ids of one text, or one sequence of ids per text.
 
         Returns:
-            One string per sequence.
+            A string for one text; a list of strings, one per sequence, for several.
+
+        Raises:
+            TypeError: If `tokens` are no integers.
+            ValueError: If an id is not in the vocabulary.
         """
-        texts = []
-        for chunk in _chunks(tokens):
-            rows = self._detokenize(tf.constant(_padded(chunk, self.pad_id)))
-            texts.extend(row.decode("utf-8", "replace") for row in rows.numpy())
-        return texts
+        tokens = self._checked_ids(tokens)
+        if tokens.shape.rank == 1 and 0 not in tokens.shape:
+            return self.decode(tokens[tf.newaxis])[0]
+        rows = [
+            row
+            for start in range(0, tokens.shape[0], _TEXTS_PER_CALL)
+            for row in self.detokenize(tokens[start : start + _TEXTS_PER_CALL]).numpy()
+        ]
+        return [row.decode("utf-8", "replace") for row in rows]
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write `tokenizer.json` and the vocabulary atomically.
@@ -492,40 +565,55 @@ def _words_at(
     return starts.with_flat_values(tf.where(here > before, number, -1))
 
 
-def sentencepiece_op(
-    model: bytes, out_type: tf.DType
-) -> tf_text.SentencepieceTokenizer:
-    """Return a SentencePiece model that runs in the graph.
+class SentencePieceInGraph(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model that runs in the graph and outlives cleared sessions.
+
+    The model of a `tensorflow_text.SentencepieceTokenizer` 2.21 belongs to the kernel
+    that makes it, with which `keras.utils.set_random_seed` and `clear_session` destroy
+    it. One with a name stays until the process ends. The name tells its content,
+    because loaded SavedModels share resources by name.
 
     Args:
         model: The bytes of a SentencePiece model file.
         out_type: tf.int32 for ids, tf.string for pieces.
     """
-    tokenizer = tf_text.SentencepieceTokenizer(model, out_type=out_type)
-    tokenizer._model_resource = _ModelResource(model)
-    return tokenizer
 
-
-class _ModelResource(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model in TensorFlow's memory, which outlives cleared sessions.
-
-    That of tensorflow-text 2.21 belongs to the kernel that makes it, with which
-    `keras.utils.set_random_seed` and `clear_session` destroy it. One with a name stays
-    until the process ends. The name tells its content, because loaded SavedModels share
-    resources by name.
-    """
-
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, out_type: tf.DType):
         super().__init__()
         self._model = model
+        self._out_type = out_type
         _ = self.resource_handle  # makes it
 
     def _create_resource(self):
         name = f"sentencepiece_{fingerprint_of(self._model)[:16]}"
         with tf.name_scope(name):
-            return gen_sentencepiece_tokenizer.sentencepiece_op(
+            return sentencepiece_ops.sentencepiece_op(
                 model=self._model, shared_name=name
             )
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Split string `[batch]` into ids or pieces, `[batch, (length)]`."""
+        values, splits = sentencepiece_ops.sentencepiece_tokenize_op(
+            self.resource_handle, text, **_NO_SAMPLING, out_type=self._out_type
+        )
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+    def offsets(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return the first byte of each piece of `tokenize`, and that after it."""
+        _, splits, *offsets = sentencepiece_ops.sentencepiece_tokenize_with_offsets_op(
+            self.resource_handle, text, **_NO_SAMPLING, out_type=self._out_type
+        )
+        starts, ends = (
+            tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+            for values in offsets
+        )
+        return starts, ends
+
+    def detokenize(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        """Join ids or pieces, `[batch, (length)]`, into string `[batch]`."""
+        return sentencepiece_ops.sentencepiece_detokenize_op(
+            self.resource_handle, tokens.values, tokens.row_splits, **_PLAIN
+        )
 
 
 def sentencepiece_processor(proto: bytes) -> sentencepiece.SentencePieceProcessor:
@@ -574,15 +662,6 @@ def fingerprint_of(vocabulary: bytes) -> str:
     return hashlib.sha256(vocabulary).hexdigest()
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Raise if `texts` is one string, which would be treated as a list of letters."""
-    if isinstance(texts, (str, bytes)):
-        raise TypeError(
-            f"`texts` must be several strings. Received one: {texts[:40]!r}. "
-            "Put it into a list."
-        )
-
-
 def too_large_message(vocab_size: int, largest: int) -> str:
     """Return the message for a `vocab_size` that the text is too small for."""
     return (
@@ -592,20 +671,90 @@ def too_large_message(vocab_size: int, largest: int) -> str:
     )
 
 
-def encode(tokenize: Callable, texts: Sequence[str]) -> list[np.ndarray]:
+def _one_or_all(
+    encode: Callable[[list[str | bytes]], list[np.ndarray]], texts: Any
+) -> np.ndarray | list[np.ndarray]:
+    """Return the ids of one text, or a list of those of several."""
+    rows = encode(given_texts.as_list(texts))
+    return rows[0] if given_texts.is_one(texts) else rows
+
+
+def in_chunks(
+    tokenize: Callable[[tf.Tensor], tf.RaggedTensor], texts: Sequence[str | bytes]
+) -> list[np.ndarray]:
     """Split texts into ids in chunks; returns int32 `[length]` for each."""
-    check_texts(texts)
     encoded = []
-    for chunk in _chunks(texts):
+    for start in range(0, len(texts), _TEXTS_PER_CALL):
+        chunk = texts[start : start + _TEXTS_PER_CALL]
         tokens = tokenize(tf.constant(chunk, tf.string))
         splits = tokens.row_splits.numpy()[1:-1]
         encoded.extend(np.split(tokens.flat_values.numpy(), splits))
     return encoded
 
 
-def _chunks(values: Sequence) -> Iterator[list]:
-    for start in range(0, len(values), _TEXTS_PER_CALL):
-        yield list(values[start : start + _TEXTS_PER_CALL])
+def _of_any_shape(split: Callable[[tf.Tensor], tf.RaggedTensor], text: Any) -> Any:
+    """Apply a function of string `[batch]` to strings of any shape."""
+    text = _tensor("text", text, tf.string)
+    if isinstance(text, tf.RaggedTensor):
+        return text.with_flat_values(_of_any_shape(split, text.flat_values))
+    rank = text.shape.rank
+    if rank == 0:
+        return split(text[tf.newaxis]).values
+    if rank == 1:
+        return split(text)
+    rows = tf.RaggedTensor.from_tensor(text, ragged_rank=rank - 1)
+    return _of_any_shape(split, rows)
+
+
+def _tensor(name: str, values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
+    """Return an argument as a tensor of strings or of integers.
+
+    Args:
+        name: Name of the argument, for the message.
+        values: A tensor, dense or ragged, an array or nested lists.
+        dtype: tf.string, or tf.int32 for all integers.
+
+    Raises:
+        TypeError: If the values are others, or the number of axes is unknown.
+    """
+    tensor = values
+    if not isinstance(values, tf.Tensor | tf.RaggedTensor):
+        tensor = _converted(values)
+    is_right = tensor is not None and tensor.shape.rank is not None
+    if is_right and tensor.dtype != dtype:
+        if 0 in getattr(tensor, "flat_values", tensor).shape.as_list():
+            # Lists without items are floats.
+            return tf.ragged.map_flat_values(tf.zeros_like, tensor, dtype)
+        is_right = dtype.is_integer and tensor.dtype.is_integer
+    if not is_right:
+        needed = "integers" if dtype.is_integer else "strings"
+        raise TypeError(f"`{name}` must be {needed}. Received: {shown(values)}.")
+    return tensor
+
+
+def _converted(values: Any) -> tf.Tensor | tf.RaggedTensor | None:
+    """Return values as a tensor, ragged if need be; None if they are not possible.
+
+    Of rows such as [[], [5]], `tf.convert_to_tensor` makes empty ones, and
+    `tf.ragged.constant` too if they are arrays.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
+    is_nested = isinstance(values, list | tuple)
+    convert = tf.ragged.constant if is_nested else tf.convert_to_tensor
+    try:
+        return convert(_as_lists(values))
+    except (TypeError, ValueError):
+        return None
+
+
+def _as_lists(values: Any) -> Any:
+    """Return nested lists without arrays and tensors."""
+    if isinstance(values, list | tuple):
+        return [*map(_as_lists, values)]
+    if hasattr(values, "numpy"):
+        values = values.numpy()
+    return values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> np.ndarray:

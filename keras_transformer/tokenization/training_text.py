@@ -6,8 +6,8 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 
-from keras_transformer import config, white_space
-from keras_transformer.tokenization import tokenizer
+from keras_transformer import config, given_texts, white_space
+from keras_transformer.wording import shown
 
 # SentencePiece skips lines with more bytes than its limit, so longer lines are split,
 # after a space if there is one. UTF-8 takes at most four bytes per character.
@@ -24,12 +24,17 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
     """Split texts into training sentences, without empty ones.
 
     Raises:
-        TypeError: If `texts` is one string.
+        TypeError: If `texts` is one string, such as a path, or a text is no string.
         ValueError: If there is no text at all.
     """
-    tokenizer.check_texts(texts)
+    if given_texts.is_one(texts):
+        raise TypeError(
+            f"`texts` must be several strings. Received one: {shown(texts)}. Put it "
+            "into a list, or open the file that it names."
+        )
     is_empty = True
-    for text in texts:
+    for text in given_texts.each(texts):
+        text = given_texts.as_str(text)
         for part in _PARTS.findall(_NOT_LEARNED.sub(" ", text)):
             if sentence := white_space.strip(part):
                 is_empty = False

@@ -217,7 +217,7 @@ def test_a_step_gathers_rows_once_and_multiplies_these_alone(plain_tokenizer):
         if each.dtype.is_floating
     )
     spec = tf.TensorSpec([None], tf.string)
-    graph = listed.translate_batch.get_concrete_function(spec).graph.as_graph_def()
+    graph = listed._translate_batch.get_concrete_function(spec).graph.as_graph_def()
     bodies = [
         function
         for function in graph.library.function
@@ -226,10 +226,10 @@ def test_a_step_gathers_rows_once_and_multiplies_these_alone(plain_tokenizer):
     assert bodies
     for body in bodies:
         assert "StatelessIf" not in {node.op for node in body.node_def}
-    assert listed.translate_batch.experimental_get_tracing_count() == 1
+    assert listed._translate_batch.experimental_get_tracing_count() == 1
     for texts in (TEXTS, TEXTS[:1]):
         listed.translate_batch(tf.constant(texts))
-    assert listed.translate_batch.experimental_get_tracing_count() == 1
+    assert listed._translate_batch.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.long

@@ -256,7 +256,7 @@ def test_no_step_reads_a_variable(parts, is_prepared):
     if is_prepared:
         translator = translator.with_prepared_weights()
     text = tf.TensorSpec([None], tf.string)
-    graph = translator.translate_batch.get_concrete_function(text).graph
+    graph = translator._translate_batch.get_concrete_function(text).graph
     functions = {
         function.signature.name: function.node_def
         for function in graph.as_graph_def().library.function

@@ -105,6 +105,34 @@ def test_no_texts_give_no_answers(servers, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_texts_come_in_any_form(servers, protocol):
+    """One is one text, not its letters."""
+    config = config_of(servers, protocol)
+    (expected,) = client.ask(config, {"text": ["A dog"]})
+    for form in ("A dog", b"A dog", np.array(["A dog"]), tf.constant(["A dog"])):
+        assert [*client.ask(config, {"text": form})] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        ({"text": None}, TypeError, "`text` must be strings. Received: None."),
+        ({"text": ["a", 5]}, TypeError, r"must be strings. Received: text\[1\]=5."),
+        ({"text": [["a"]]}, TypeError, r"Received: text\[0\]=\['a'\]."),
+        (
+            {"text": ["a", "b"], "prefix": ["a"]},
+            ValueError,
+            "the same number of items, one for each text. Received: text=2, prefix=1.",
+        ),
+    ],
+)
+def test_what_is_no_text_is_named_before_it_is_sent(inputs, error, message):
+    config = client.ClientConfig("nowhere:1", MODEL_NAME)
+    with pytest.raises(error, match=message):
+        next(client.ask(config, inputs))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_parser_can_be_asked(small_parser_export, program_of, tmp_path, protocol):
     """The program writes one tree per line; the library also returns scores."""
     texts = ["one two", "A dog runs!", "", "zwei eins one two three"]

@@ -4,27 +4,10 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_transformer import tokenization
-from keras_transformer.tokenization.mapped import MappedTokenizer, pack
-from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
-from tests.small_models import LINES, make_translator, vocabulary
+from keras_transformer.tokenization import SentencePieceTokenizer
+from tests.small_models import LINES, TOKENIZERS, make_translator, vocabulary
 
 CLEARING = (lambda: keras.utils.set_random_seed(1), keras.backend.clear_session)
-
-
-def mapped():
-    proto = vocabulary()
-    pieces = {"</s>": 0, "<unk>": 1, "\u2581one": 2, "\u2581two": 3, "<pad>": 4}
-    special_ids = {"pad_id": 4, "bos_id": 4, "eos_id": 0}
-    return MappedTokenizer(pack(proto, proto, [pieces], special_ids))
-
-
-TOKENIZERS = {
-    "bpe": lambda: tokenization.train_bpe(LINES * 5, 300),
-    "wordpiece": lambda: tokenization.train_wordpiece(LINES * 5, 120),
-    "sentencepiece": lambda: SentencePieceTokenizer(vocabulary()),
-    "mapped": mapped,
-}
 
 
 @pytest.mark.long

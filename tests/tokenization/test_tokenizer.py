@@ -144,11 +144,6 @@ def test_a_pipeline_may_tokenize(tokenizer, texts):
     assert [row for batch in batches for row in batch] == expected
 
 
-def test_one_string_instead_of_several_is_refused(tokenizer):
-    with pytest.raises(TypeError, match="`texts` must be several strings"):
-        tokenizer.encode("the cat")
-
-
 class Exported(tf.Module):
     """A module that owns a tokenizer, as the exported translator does."""
 
