@@ -253,7 +253,7 @@ def _attend(
     query: tf.Tensor,
     key: tf.Tensor,
     value: tf.Tensor,
-    attention_mask: tf.Tensor,
+    mask_term: tf.Tensor,
     output: PackedKernel,
 ) -> tf.Tensor:
     """Attend and join the heads, Eq. 1 and §3.2.2.
@@ -263,14 +263,14 @@ def _attend(
         query: float `[batch, heads, beam, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
-        attention_mask: From `added_mask`.
+        mask_term: From `added_mask`.
         output: Projection of the joined heads.
 
     Returns:
         float `[batch * beam, d_model]`.
     """
     batch, _, beam_size, _ = query.shape
-    heads, _ = scaled_dot_product_attention(query, key, value, attention_mask)
+    heads, _ = scaled_dot_product_attention(query, key, value, mask_term=mask_term)
     joined = packed_kernels.transpose(heads, (0, 2, 1, 3))
     # A known number of rows must stay known: shapes in a loop must not change.
     num_rows = batch * beam_size if batch and beam_size else -1

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import masks
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initialization import initializer_unless_skipped
 from keras_transformer.layers.linear import (
@@ -17,6 +18,7 @@ from keras_transformer.layers.linear import (
     matmul_transpose_b,
     reshape,
 )
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 Tensor = Any
 
@@ -31,6 +33,7 @@ def scaled_dot_product_attention(
     value: Tensor,
     attention_mask: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    mask_term: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(d_k)) V for every head, Eq. 1.
 
@@ -40,10 +43,11 @@ def scaled_dot_product_attention(
         query: float `[batch, heads, query_length, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
-        attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
-            True = may attend; or the result of `added_mask`. The weights of a fully
-            masked query are finite but meaningless.
+        attention_mask: bool, broadcasts to `[batch, query_length, key_length]` or
+            `[batch, heads, query_length, key_length]`, True = may attend. The weights
+            of a fully masked query are finite but meaningless.
         dropout: Applied to the weights; the paper does not use it.
+        mask_term: In place of `attention_mask`, what `added_mask` makes of it.
 
     Returns:
         The outputs, float `[batch, heads, query_length, value_dim]`, and the weights,
@@ -53,9 +57,9 @@ def scaled_dot_product_attention(
     logits = matmul_transpose_b(query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
-        if ops.dtype(attention_mask) == "bool":
-            attention_mask = added_mask(attention_mask)
-        logits = logits + attention_mask
+        mask_term = added_mask(attention_mask)
+    if mask_term is not None:
+        logits = logits + mask_term
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)
     else:
@@ -71,17 +75,19 @@ def added_mask(attention_mask: Tensor) -> Tensor:
     An addition takes one pass over the logits and none in the gradient.
 
     Args:
-        attention_mask: bool `[batch, query_length, key_length]`, True = may attend.
+        attention_mask: bool `[batch, query_length, key_length]` or `[batch, heads,
+            query_length, key_length]`, True = may attend.
 
     Returns:
-        float32 `[batch, 1, query_length, key_length]`.
+        float32 `[batch, heads, query_length, key_length]`; `heads` is 1 where the mask
+        has no such axis.
     """
     hidden = ops.where(attention_mask, ops.cast(0.0, "float32"), MASKED_LOGIT)
-    return ops.expand_dims(hidden, 1)
+    return hidden if len(hidden.shape) == 4 else ops.expand_dims(hidden, 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(MaskedLayer):
     """Multi-head attention, §3.2.2: Concat(head_1, ..., head_h) W^O.
 
     Args:
@@ -97,8 +103,13 @@ class MultiHeadAttention(keras.layers.Layer):
         query: float `[batch, query_length, d_model]`.
         source: Sequence to attend to, float `[batch, key_length, d_model]`; None: the
             query itself (self-attention).
-        attention_mask: bool, broadcasts to `[batch, query_length, key_length]`,
-            True = may attend.
+        attention_mask: `[query_length, key_length]`, `[batch, query_length,
+            key_length]` or `[batch, heads, query_length, key_length]`, bool, integers
+            or floats of 0 and 1; True or 1 = may attend.
+        query_mask, value_mask, key_mask: bool `[batch, length]`, True = real token;
+            None: the masks that Keras keeps at `query` and `source`. Padding of the
+            source is hidden; the output has the mask of the query.
+        use_causal_mask: Whether a position attends to itself and earlier ones only.
         training: Whether dropout is active.
 
     Returns:
@@ -106,7 +117,8 @@ class MultiHeadAttention(keras.layers.Layer):
         `[batch, heads, query_length, key_length]`.
 
     Raises:
-        ValueError: If a size is below 1, or `dropout_rate` is outside [0, 1).
+        ValueError: If a size is below 1, `dropout_rate` is outside [0, 1), or
+            `attention_mask` has another shape.
     """
 
     def __init__(
@@ -154,17 +166,40 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, query, source=None, attention_mask=None, training=None):
-        key, value = self.project_source(query if source is None else source)
+    def call(
+        self,
+        query,
+        source=None,
+        attention_mask=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        use_causal_mask=False,
+        training=None,
+    ):
+        query = masks.masked(query, query_mask)
+        source = query if source is None else source
+        if value_mask is None:
+            value_mask = masks.keras_mask(source)
+        key, value = self.project_source(source)
         heads, weights = self.attend(
             self._heads(self.query_projection, query),
             key,
             value,
-            attention_mask,
+            self._keep(
+                query, source, attention_mask, (value_mask, key_mask), use_causal_mask
+            ),
             lambda weights: self.dropout(weights, training=training),
         )
         output = self.output_projection(self._join_heads(heads))
-        return reshape(output, (*ops.shape(query)[:2], self.d_model)), weights
+        output = reshape(output, (*ops.shape(query)[:2], self.d_model))
+        return masks.masked(output, query_mask), weights
+
+    def compute_output_shape(self, query_shape, source_shape=None):
+        batch, length, _ = query_shape
+        key_length = length if source_shape is None else source_shape[1]
+        weights_shape = (batch, self.num_heads, length, key_length)
+        return (batch, length, self.d_model), weights_shape
 
     def project_source(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values of the sequence to attend to.
@@ -212,6 +247,17 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
         }
 
+    def _keep(self, query, source, attention_mask, padding_masks, is_causal):
+        """Combine masks to one, bool, broadcasts to `[batch, heads, query, key]`."""
+        parts = [masks.key_mask(each) for each in padding_masks if each is not None]
+        if attention_mask is not None:
+            parts.insert(0, attention_mask)
+        if is_causal:
+            parts.append(masks.causal_mask(query, source))
+        return masks.combined(
+            *(masks.with_heads(part, query, source, self.num_heads) for part in parts)
+        )
+
     def _linear(self, width_in: int, width_out: int, name: str) -> keras.layers.Dense:
         # Half of Glorot's range (the paper does not say). With the full range,
         # untrained attention adds nearly the same large vector at every position, which
@@ -242,17 +288,3 @@ class MultiHeadAttention(keras.layers.Layer):
         """`[batch, heads, length, width]` -> `[batch * length, heads * width]`."""
         width = self.num_heads * self.value_dim
         return ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, width))
-
-
-def check_dimensions(name: str, tensor: Tensor, sizes: tuple[int | None, ...]) -> None:
-    """Check the number of axes of a tensor, and their sizes where given."""
-    found = tuple(tensor.shape)
-    fits = len(found) == len(sizes) and all(
-        wanted in (None, size) or size is None
-        for size, wanted in zip(found, sizes, strict=True)
-    )
-    if not fits:
-        raise ValueError(
-            f"`{name}` must have the shape {sizes}, None for any size. "
-            f"Received: {name} of shape {found}."
-        )

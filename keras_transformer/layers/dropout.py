@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import check_rate
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 _context = threading.local()
 
@@ -54,7 +55,7 @@ class StepSeedGenerator(keras.random.SeedGenerator):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Dropout(keras.layers.Layer):
+class Dropout(MaskedLayer):
     """Dropout with masks seeded by the training step inside `step_seed`, §5.4.
 
     Args:

@@ -10,12 +10,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer import config as config_lib
+from keras_transformer.layers import masks
 from keras_transformer.layers.initialization import initializer_unless_skipped
 from keras_transformer.layers.linear import (
     flatten_positions,
     matmul_transpose_b,
     reshape,
 )
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 Tensor = Any
 
@@ -35,7 +37,7 @@ class _Uncopied:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(MaskedLayer):
     """Embedding scaled by sqrt(d_model), §3.4; its matrix can also compute the logits.
 
     The matrix is initialized with N(0, 1 / d_model), so scaled embeddings and logits of
@@ -45,9 +47,13 @@ class TokenEmbedding(keras.layers.Layer):
         vocab_size: Number of subwords.
         d_model: Width of an embedding (paper: d_model).
         use_output_bias: Whether `logits` adds a bias.
+        mask_zero: Whether padding gets a Keras mask, which the layers that follow use.
+        pad_id: The id of padding; 0 in Keras's `Embedding`.
 
     Call arguments:
         tokens: int32 `[batch, length]`, ids in [0, vocab_size).
+        reverse: Whether to return `logits(tokens)` instead, `tokens` being float
+            `[batch, length, d_model]`: for models on `keras.Input`.
 
     Returns:
         float `[batch, length, d_model]`, in the compute dtype.
@@ -57,7 +63,13 @@ class TokenEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, vocab_size: int, d_model: int, use_output_bias: bool = False, **kwargs
+        self,
+        vocab_size: int,
+        d_model: int,
+        use_output_bias: bool = False,
+        mask_zero: bool = False,
+        pad_id: int = config_lib.PAD_ID,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         config_lib.check_at_least("vocab_size", vocab_size, 1)
@@ -65,6 +77,8 @@ class TokenEmbedding(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.d_model = d_model
         self.use_output_bias = use_output_bias
+        self.mask_zero = mask_zero
+        self.pad_id = pad_id
 
     def build(self, tokens_shape=None):
         self.embeddings = self.add_weight(
@@ -81,9 +95,29 @@ class TokenEmbedding(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, tokens):
+    def call(self, tokens, reverse=False):
+        if reverse:
+            return self.logits(tokens)
         vectors = ops.take(self.embeddings, tokens, axis=0)
         return vectors * ops.cast(math.sqrt(self.d_model), vectors.dtype)
+
+    def compute_mask(self, tokens, mask=None):
+        mask = super().compute_mask(tokens, mask)
+        is_reverse = keras.backend.is_float_dtype(tokens.dtype)
+        if not self.mask_zero or is_reverse:
+            return mask
+        return masks.combined(masks.padding_mask(tokens, self.pad_id), mask)
+
+    def compute_output_shape(self, tokens_shape, reverse=False):
+        if reverse:
+            return (*tokens_shape[:-1], self.vocab_size)
+        return (*tokens_shape, self.d_model)
+
+    def compute_output_spec(self, tokens, reverse=False):
+        return keras.KerasTensor(
+            self.compute_output_shape(tokens.shape, reverse),
+            "float32" if reverse else self.compute_dtype,
+        )
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Map decoder outputs to unnormalized scores of the vocabulary.
@@ -113,4 +147,6 @@ class TokenEmbedding(keras.layers.Layer):
             "vocab_size": self.vocab_size,
             "d_model": self.d_model,
             "use_output_bias": self.use_output_bias,
+            "mask_zero": self.mask_zero,
+            "pad_id": self.pad_id,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers import masks
 from keras_transformer.layers.stack import ConfiguredLayer
 
 
@@ -13,7 +14,9 @@ class EncoderLayer(ConfiguredLayer):
 
     Call arguments:
         inputs: float `[batch, source_length, d_model]`.
-        attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
+        attention_mask: Same as in `MultiHeadAttention`.
+        mask: bool `[batch, source_length]`, True = real token; None: the mask that
+            Keras keeps at `inputs`.
 
     Returns:
         float `[batch, source_length, d_model]`, and the attention weights returned by
@@ -21,16 +24,17 @@ class EncoderLayer(ConfiguredLayer):
     """
 
     def build(self, inputs_shape=None):
-        self.self_attention = self.own_attention("self_attention", causal=False)
+        self.self_attention = self.own_attention("self_attention", self.causal)
         self.self_attention_residual = self.residual("self_attention_residual")
         self.ffn = self.feed_forward("feed_forward", self.config.encoder_ffn_dim)
         self.ffn_residual = self.residual("feed_forward_residual")
         self.built = True
 
-    def call(self, inputs, attention_mask=None, training=None):
+    def call(self, inputs, attention_mask=None, training=None, mask=None):
+        inputs = masks.masked(inputs, mask)
         attended, weights = self.self_attention(
             self.self_attention_residual.sublayer_input(inputs, training),
-            attention_mask=attention_mask,
+            attention_mask=self.self_attention_mask(inputs, attention_mask),
             training=training,
         )
         x = self.self_attention_residual(inputs, attended, training=training)
@@ -39,6 +43,9 @@ class EncoderLayer(ConfiguredLayer):
         )
         return self.ffn_residual(x, widened, training=training), weights
 
+    def compute_output_shape(self, inputs_shape):
+        return tuple(inputs_shape), self.self_weights_shape(inputs_shape)
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Encoder(ConfiguredLayer):
@@ -46,7 +53,9 @@ class Encoder(ConfiguredLayer):
 
     Call arguments:
         inputs: float `[batch, source_length, d_model]`: embeddings plus positions.
-        attention_mask: bool, broadcasts to `[batch, source_length, source_length]`.
+        attention_mask: Same as in `MultiHeadAttention`.
+        mask: bool `[batch, source_length]`, True = real token; None: the mask that
+            Keras keeps at `inputs`.
 
     Returns:
         float `[batch, source_length, d_model]` (paper: z), and a list with the
@@ -65,9 +74,14 @@ class Encoder(ConfiguredLayer):
         self.norm = self.final_norm()
         self.built = True
 
-    def call(self, inputs, attention_mask=None, training=None):
-        x, all_weights = inputs, []
+    def call(self, inputs, attention_mask=None, training=None, mask=None):
+        attention_mask = self.self_attention_mask(inputs, attention_mask)
+        x, all_weights = masks.masked(inputs, mask), []
         for layer in self.layers:
             x, weights = layer(x, attention_mask=attention_mask, training=training)
             all_weights.append(weights)
         return self.normed(x, training), all_weights
+
+    def compute_output_shape(self, inputs_shape):
+        weights_shape = self.self_weights_shape(inputs_shape)
+        return tuple(inputs_shape), [weights_shape] * self.depth

@@ -9,10 +9,11 @@ from keras_transformer import config as config_lib
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initialization import initializer_unless_skipped
 from keras_transformer.layers.linear import flatten_positions, reshape
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(MaskedLayer):
     """Position-wise feed-forward network, §3.3, Eq. 2.
 
     Applies the same two linear maps at every position: widen to `d_ff`, activation,

@@ -7,11 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.masked_layer import MaskedLayer
+
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LayerNormalization(keras.layers.LayerNormalization):
+class LayerNormalization(MaskedLayer, keras.layers.LayerNormalization):
     """Keras's layer normalization over the last axis, with fewer operations.
 
     gamma (x - mean) / sqrt(variance + epsilon) + beta, computed in float32 for every

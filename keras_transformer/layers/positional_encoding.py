@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_transformer import config as config_lib
 from keras_transformer.layers.initialization import initializer_unless_skipped
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 Tensor = Any
 
@@ -63,7 +64,7 @@ def positions_in_segments(segments: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class PositionalEncoding(keras.layers.Layer):
+class PositionalEncoding(MaskedLayer):
     """Adds encodings of positions to scaled embeddings, §3.5.
 
     Args:

@@ -9,12 +9,13 @@ import keras
 from keras_transformer import config as config_lib
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.layer_norm import LayerNormalization
+from keras_transformer.layers.masked_layer import MaskedLayer
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Residual(keras.layers.Layer):
+class Residual(MaskedLayer):
     """Residual connection, dropout and layer normalization around a sub-layer.
 
     A layer calls `output = sublayer(residual.sublayer_input(x))`, then
@@ -77,6 +78,9 @@ class Residual(keras.layers.Layer):
         if self.norm_placement == "pre":
             return total
         return self.norm(total, training=training)
+
+    def compute_output_shape(self, inputs_shape, output_shape=None):
+        return super().compute_output_shape(inputs_shape)
 
     def get_config(self):
         return {

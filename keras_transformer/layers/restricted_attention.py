@@ -12,7 +12,6 @@ from keras_transformer import config as config_lib
 from keras_transformer.layers.attention import (
     MASKED_LOGIT,
     MultiHeadAttention,
-    check_dimensions,
 )
 from keras_transformer.layers.linear import matmul_transpose_b
 
@@ -45,6 +44,7 @@ def restricted_attention(
     after: int,
     padding: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    pair_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute Eq. 1 where position i attends to i - before to i + after only.
 
@@ -58,8 +58,11 @@ def restricted_attention(
         value: float `[batch, heads, length, value_dim]`.
         before: Positions of the window before the query's own.
         after: Positions of the window after the query's own.
-        padding: bool `[batch, length]`, True = real token; None: no padding.
+        padding: bool `[batch, length]` or `[batch, heads, length]`, True = real token;
+            None: no padding.
         dropout: Applied to the weights; the paper does not use it.
+        pair_mask: bool, broadcasts to `[batch, heads, length, length]` (query, key),
+            True = may attend.
 
     Returns:
         The outputs, float `[batch, heads, length, value_dim]`, and the weights in
@@ -70,7 +73,8 @@ def restricted_attention(
     block = max(before, after, 1)
     if padding is None:
         padding = ops.ones_like(query[:1, 0, :, 0], dtype="bool")
-    padding = ops.expand_dims(padding, 1)  # equal for all heads
+    if len(padding.shape) == 2:
+        padding = ops.expand_dims(padding, 1)  # equal for all heads
     scale = ops.cast(query.shape[-1] ** -0.5, query.dtype)
     queries = _blocks(query * scale, block)
     keys, values, real = (
@@ -80,7 +84,10 @@ def restricted_attention(
     # B batch, H heads, N blocks, T query, S key, V value_dim
     logits = matmul_transpose_b(queries, keys)
     near = _near(block, before, after)  # [T, S]
-    keep = ops.logical_and(near, ops.expand_dims(real, 3))  # [B, 1, N, T, S]
+    keep = ops.logical_and(near, ops.expand_dims(real, 3))  # [B, H or 1, N, T, S]
+    if pair_mask is not None:
+        pairs = _pairs_in_blocks(pair_mask, length, block, real.shape[-1], before)
+        keep = ops.logical_and(keep, pairs)
     logits = ops.where(keep, ops.cast(logits, "float32"), MASKED_LOGIT)
     if logits.shape[-1] == 1:  # one key; Keras's softmax would warn
         weights = ops.ones_like(logits)
@@ -92,6 +99,15 @@ def restricted_attention(
     batch, heads, num_blocks, _, width = ops.shape(outputs)
     outputs = ops.reshape(outputs, (batch, heads, num_blocks * block, width))
     return outputs[:, :, :length], weights
+
+
+def blocks_shape(
+    length: int | None, before: int, after: int
+) -> tuple[int | None, int, int]:
+    """Return the sizes of a head's weights in blocks: blocks, queries, keys."""
+    block = max(before, after, 1)
+    num_blocks = None if length is None else -(-length // block)
+    return num_blocks, block, block * (1 + bool(before) + bool(after))
 
 
 def spread(weights: Tensor, length: int | Tensor, before: int, after: int) -> Tensor:
@@ -131,8 +147,10 @@ class RestrictedSelfAttention(MultiHeadAttention):
 
     Call arguments:
         query: float `[batch, length, d_model]`.
-        attention_mask: bool `[batch, 1, length]`, True = real token.
-        training: Whether dropout is active.
+        source: None, or the query itself.
+        attention_mask, query_mask, value_mask, key_mask, use_causal_mask, training:
+            Same as in `MultiHeadAttention`. Cheapest is a mask of padding: a mask of
+            pairs takes memory for all pairs of positions.
 
     Returns:
         float `[batch, length, d_model]`, and the weights in blocks, see
@@ -148,25 +166,29 @@ class RestrictedSelfAttention(MultiHeadAttention):
         self.window = window
         self.causal = causal
 
-    def call(self, query, source=None, attention_mask=None, training=None):
-        if source is not None:
-            raise ValueError(
-                "Restricted attention is self-attention: a neighbourhood in another "
-                "sequence means nothing. Leave `source` out."
-            )
-        return super().call(query, None, attention_mask, training)
+    def compute_output_shape(self, query_shape, source_shape=None):
+        output_shape, _ = super().compute_output_shape(query_shape)
+        blocks = blocks_shape(query_shape[1], self.before, self.after)
+        return output_shape, (query_shape[0], self.num_heads, *blocks)
 
     def attend(self, query, key, value, attention_mask, dropout):
-        padding = None
-        if attention_mask is not None:
-            check_dimensions("attention_mask", attention_mask, (None, 1, None))
-            padding = attention_mask[:, 0]
+        padding, pair_mask = None, attention_mask
+        if attention_mask is not None and attention_mask.shape[2] == 1:
+            padding, pair_mask = attention_mask[:, :, 0], None  # equal for all queries
         return restricted_attention(
-            query, key, value, self.before, self.after, padding, dropout
+            *(query, key, value, self.before, self.after), padding, dropout, pair_mask
         )
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         return spread(weights, length, self.before, self.after)
+
+    def _keep(self, query, source, *options):
+        if source is not query:
+            raise ValueError(
+                "Restricted attention is self-attention: a neighbourhood in another "
+                "sequence means nothing. Leave `source` out."
+            )
+        return super()._keep(query, source, *options)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window, "causal": self.causal}
@@ -190,6 +212,26 @@ def _beside(blocks: Tensor, before: int, after: int) -> Tensor:
     if after:
         parts.append(ops.concatenate([blocks[:, :, 1:], none], axis=2))
     return ops.concatenate(parts, axis=3)
+
+
+def _pairs_in_blocks(pair_mask, length, block, num_keys, before):
+    """Take the pairs of `_blocks` and `_beside` from a mask of all pairs.
+
+    Returns:
+        bool `[batch, heads, blocks, block, keys]`, False beyond the ends.
+    """
+    batch, heads = ops.shape(pair_mask)[:2]
+    pairs = ops.broadcast_to(pair_mask, (batch, heads, length, length))
+    rows = _blocks(pairs, block)  # [B, H, N, T, length]
+    num_blocks = (length + block - 1) // block
+    first_key = ops.arange(num_blocks) * block - (block if before else 0)
+    keys = first_key[:, None] + ops.arange(num_keys)  # [N, S]
+    inside = ops.logical_and(keys >= 0, keys < length)[:, None, :]
+    columns = ops.broadcast_to(
+        ops.clip(keys, 0, length - 1)[:, None, :],
+        (batch, heads, num_blocks, block, num_keys),
+    )
+    return ops.logical_and(inside, ops.take_along_axis(rows, columns, axis=-1))
 
 
 def _near(block: int, before: int, after: int) -> Tensor:

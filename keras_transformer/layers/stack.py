@@ -6,48 +6,71 @@ import dataclasses
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.config import ModelConfig, from_dict
+from keras_transformer.layers import masks
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_norm import LayerNormalization
+from keras_transformer.layers.masked_layer import MaskedLayer
 from keras_transformer.layers.residual import Residual
-from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
+from keras_transformer.layers.restricted_attention import (
+    RestrictedSelfAttention,
+    blocks_shape,
+    neighbourhood,
+)
 
 Tensor = Any
 
 
-class ConfiguredLayer(keras.layers.Layer):
+class ConfiguredLayer(MaskedLayer):
     """Base of layers that are configured by a whole `ModelConfig`.
 
     Args:
         config: Configuration of the model, or its fields as a mapping.
+        causal: Whether self-attention hides later positions.
     """
 
-    def __init__(self, config: ModelConfig | dict, **kwargs):
+    def __init__(self, config: ModelConfig | dict, causal: bool = False, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(config, ModelConfig):
             config = from_dict(ModelConfig, config)
         self.config = config
+        self.causal = causal
 
     def get_config(self):
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+        return {
+            **super().get_config(),
+            "config": dataclasses.asdict(self.config),
+            "causal": self.causal,
+        }
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
         """The N layers of a stack, in order."""
         return [getattr(self, f"layer_{n}") for n in range(self.depth)]
 
-    def add_layers(self, layer_class: type[ConfiguredLayer]) -> None:
+    def add_layers(self, layer_class: type[ConfiguredLayer], *shapes: Any) -> None:
         """Create the N layers of a stack, N being its `depth`.
 
         Each layer is an attribute, because Keras 3.15 does not report layers in a list
         to `tf.train.Checkpoint`.
+
+        Args:
+            layer_class: Class of the layers.
+            *shapes: Of what the layers are called with; see their `build`.
         """
         for number in range(self.depth):
             name = f"layer_{number}"
-            layer = layer_class(self.config, dtype=self.dtype_policy, name=name)
-            layer.build()
+            layer = layer_class(
+                self.config,
+                # The mask of the stack is causal: computed once for all layers.
+                causal=self.causal and not self._needs_causal_mask,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            layer.build(*shapes)
             setattr(self, name, layer)
 
     def attention(
@@ -76,6 +99,33 @@ class ConfiguredLayer(keras.layers.Layer):
         return self.attention(
             name, RestrictedSelfAttention, window=window, causal=causal
         )
+
+    def self_attention_mask(
+        self, inputs: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor | None:
+        """Combine a mask of self-attention with the causal one, if there is one."""
+        if not self._needs_causal_mask:
+            return attention_mask
+        mask = masks.causal_mask(inputs)
+        if attention_mask is None:
+            return mask
+        heads = self.config.num_heads
+        given = masks.with_heads(attention_mask, inputs, inputs, heads)
+        return ops.logical_and(mask, given)
+
+    def self_weights_shape(self, inputs_shape: tuple) -> tuple:
+        """Return the shape of the weights of self-attention."""
+        batch, length, _ = inputs_shape
+        heads, window = self.config.num_heads, self.config.attention_window
+        if window is None:
+            return batch, heads, length, length
+        sides = neighbourhood(window, self.causal)
+        return batch, heads, *blocks_shape(length, *sides)
+
+    @property
+    def _needs_causal_mask(self) -> bool:
+        """Whether a mask must hide later positions; a window can end at the query."""
+        return self.causal and self.config.attention_window is None
 
     def feed_forward(self, name: str, d_ff: int) -> FeedForward:
         """Create a feed-forward network of width `d_ff`."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference import decoder_step, packed_kernels, prepared_weights
-from keras_transformer.layers.attention import MultiHeadAttention
+from keras_transformer.layers.attention import MultiHeadAttention, added_mask
 from keras_transformer.layers.embedding import TokenEmbedding
 
 
@@ -145,6 +145,7 @@ def test_attention_of_steps_is_that_of_sentences(
     query, key, value = decoder_step._project(config, flat, kernels, beam_size=5)
     mask = np.tril(np.ones((1, 5, 5), bool))
     output = packed_kernels.pack([layer.output_projection], unit=6)
-    outputs = decoder_step._attend(config, query, key, value, mask, output)
+    term = added_mask(mask)
+    outputs = decoder_step._attend(config, query, key, value, term, output)
     expected, _ = layer(inputs, attention_mask=mask)
     np.testing.assert_allclose(outputs, np.reshape(expected, (15, 6)), atol=1e-4)

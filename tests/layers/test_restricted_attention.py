@@ -123,7 +123,7 @@ def test_another_sequence_and_another_mask_are_refused():
     with pytest.raises(ValueError, match="Restricted attention is self-attention"):
         make()(INPUTS, INPUTS)
     with pytest.raises(ValueError, match="`attention_mask` must have the shape"):
-        make()(INPUTS, attention_mask=np.ones((3, 13, 13), bool))
+        make()(INPUTS, attention_mask=np.ones((3, 13), bool))
     with pytest.raises(ValueError, match="`window` must be at least 1"):
         make(window=0)
 
