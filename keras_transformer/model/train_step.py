@@ -8,6 +8,7 @@ the update stay outside.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -18,12 +19,19 @@ from keras import ops
 
 from keras_transformer.config import check_at_least
 from keras_transformer.layers.dropout import step_seed
-from keras_transformer.model import metrics as token_metrics
+from keras_transformer.model import token_checks
+from keras_transformer.model.batch import unpack
+from keras_transformer.model.metrics import TokenMetrics, at_least_some
+from keras_transformer.model.token_losses import (
+    as_token_loss,
+    symmetric_divergence,
+    token_losses,
+)
 
 Tensor = Any
 
 
-class TokenTrainer(keras.Model):
+class TokenTrainer(TokenMetrics):
     """A model with losses and metrics per token, independent of the cut into batches.
 
     The loss of a batch is the sum over its tokens, divided by the number of tokens of
@@ -32,6 +40,9 @@ class TokenTrainer(keras.Model):
 
     `fit` and `evaluate` report per token: `loss`; `nll`, the negative log-likelihood
     without smoothing, in nats; `perplexity`, exp(nll), per subword; `token_accuracy`.
+    With sample weights each token counts as much as its weight, in sums and in their
+    denominators. What layers add with `add_loss`, and regularizers, are part of the
+    objective and of `loss`, once for a batch, whatever its cut.
 
     Of no token they are NaN. A step with non-finite loss or gradients does not change
     weights, optimizer or these; `fit` then reports `skipped` as 1.0, and at the end of
@@ -39,16 +50,6 @@ class TokenTrainer(keras.Model):
 
     Subclasses provide `config.pad_id`, `shift_right` and `segments`.
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self._means = [
-            token_metrics.Mean(name="loss"),
-            token_metrics.Mean(name="nll"),
-            token_metrics.Perplexity(name="perplexity"),
-            token_metrics.Share(name="token_accuracy"),
-        ]
-        self._skipped = token_metrics.Unsaved(name="skipped")
 
     def compile(
         self,
@@ -60,6 +61,8 @@ class TokenTrainer(keras.Model):
         seed: int = 0,
         guide: Any = None,
         is_packed: bool = False,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
         **kwargs,
     ) -> None:
         """Configure training.
@@ -82,17 +85,20 @@ class TokenTrainer(keras.Model):
             guide: A `NextWordGuide` or an `AlignmentGuide`. Its losses are added to the
                 objective, but not to the reported `loss`, and it is not saved with the
                 model. For the second, batches given to `fit` have a third part, the
-                alignment.
+                alignment, in the place of weights.
             is_packed: Whether the rows given to `fit` hold several pairs each: equal
                 numbers of sources and targets in the same order, separated by EOS.
                 `evaluate` takes one pair per row.
-            **kwargs: Other arguments of `keras.Model.compile`, except metrics and loss
-                weights.
+            metrics: More metrics of Keras, of labels `[batch, length]` and logits
+                `[batch, length, vocab_size]`. Their `sample_weight` is 0 at padding,
+                else 1. What has no finite loss is left out.
+            weighted_metrics: The same, with the weights given to `fit`; 0 at padding.
+            **kwargs: Other arguments of `keras.Model.compile`, except loss weights.
 
         Raises:
             ValueError: If `accumulate_steps` is below 1, `loss` does not return a loss
-                of each token, other metrics are given, or `guide` is given with packed
-                rows.
+                of each token, a metric does not take what it is given, or `guide` is
+                given with packed rows.
         """
         check_at_least("accumulate_steps", accumulate_steps, 1)
         if is_packed and guide is not None:
@@ -100,26 +106,25 @@ class TokenTrainer(keras.Model):
                 "`guide` aligns the words of one pair per row, so `is_packed` "
                 "must be False. Received: is_packed=True and a guide."
             )
-        for name in ("metrics", "weighted_metrics", "loss_weights"):
-            if kwargs.pop(name, None):
-                raise ValueError(
-                    f"`{name}` must be left out: `fit` and `evaluate` always report "
-                    "loss, nll, perplexity and token_accuracy. For others, use a Keras "
-                    f"callback. Received: {name}."
-                )
-        loss = self._as_token_loss(loss)
-        super().compile(
+        if kwargs.get("loss_weights"):
+            raise ValueError(
+                "`loss_weights` must be left out: a model has one output. Received: "
+                f"loss_weights={kwargs['loss_weights']!r}. To weigh pairs, pass "
+                "`sample_weight` to `fit`."
+            )
+        loss = as_token_loss(loss, *self._sample_output())
+        self._compile_with_metrics(
+            metrics,
+            weighted_metrics,
             optimizer=optimizer,
             loss=loss,
-            metrics=self._means[1:],
             jit_compile=False,
             **kwargs,
         )
-        # Keras 3.15 would do this inside the first step, which fails with replicas.
-        with self.distribute_strategy.scope():
-            if self.optimizer is not None:
+        if self.optimizer is not None:
+            # Keras 3.15 would do this inside the first step, which fails with replicas.
+            with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-            self._compile_metrics.build(*self._sample_output())
         self.accumulate_steps = accumulate_steps
         self.seed = seed
         self.is_packed = is_packed
@@ -133,21 +138,26 @@ class TokenTrainer(keras.Model):
             self._microbatch_gradients, jit_compile=self.jit_gradients, autograph=False
         )
 
-    @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """The four means over tokens, and the share of skipped steps of `fit`."""
-        if not self.compiled:
-            return []
-        # Keras 3.15's callbacks find directions only in what `compile` was given.
-        return [self._means[0], self._compile_metrics, self._skipped]
+    @functools.wraps(keras.Model.fit)
+    def fit(self, x=None, y=None, *args, **kwargs):
+        _refuse_class_weight(kwargs.get("class_weight"))
+        self._check_arrays((x, y, kwargs.get("sample_weight")))
+        self._check_arrays(kwargs.get("validation_data"))
+        return super().fit(x, y, *args, **kwargs)
 
-    def train_step(self, data: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    @functools.wraps(keras.Model.train_on_batch)
+    def train_on_batch(
+        self, x, y=None, sample_weight=None, class_weight=None, **kwargs
+    ):
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(x, y, sample_weight, **kwargs)
+
+    def train_step(self, data: Any) -> dict[str, Tensor]:
         """Train on one batch of one replica.
 
         Args:
-            data: `(source_tokens, target_tokens)`, int32 `[batch, length]` each; for an
-                `AlignmentGuide` also which tokens are aligned, bool
-                `[batch, target_length, source_length]`.
+            data: `(source_tokens, target_tokens)`; for other forms, and the third part,
+                see `batch.unpack`.
 
         Returns:
             The metrics so far, float32 scalars, and `skipped` of this step.
@@ -157,8 +167,8 @@ class TokenTrainer(keras.Model):
                 "`fit` needs an optimizer: `compile(optimizer, loss)`. Received: "
                 "optimizer=None, with which the model can only evaluate and predict."
             )
-        batch = (*_pair(data[:2]), data[2]) if self.takes_alignment else _pair(data)
-        tokens = _sum_over_replicas(self._count_tokens(batch[1]))
+        batch = self._unpack(data)
+        tokens = _sum_over_replicas(self._count_tokens(batch))
         gradients, sums, size = self._batch_gradients(batch, tokens)
         gradients = self._clip(gradients)
         sums, size = _sum_over_replicas((sums, size))
@@ -171,43 +181,57 @@ class TokenTrainer(keras.Model):
         report = self._report(sums, tokens * (1.0 - skipped))
         return _logs({**report, "skipped": skipped})
 
-    def test_step(self, data: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    def test_step(self, data: Any) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
-        source, target = _pair(data)
-        logits = self(source, self.shift_right(target), training=False)
-        sums, tokens = _sum_over_replicas(
-            (self._token_sums(target, logits), self._count_tokens(target))
-        )
-        return _logs(self._report(sums, tokens))
+        batch = self._unpack(data)
+        logits = self(batch.source, self._decoder_inputs(batch), training=False)
+        tokens = _sum_over_replicas(self._count_tokens(batch))
+        sums = self._with_added_losses(self._token_sums(batch, logits), tokens)
+        self._update_own_metrics(batch, logits, sums[0])
+        report = self._report(_sum_over_replicas(sums), tokens)
+        return _logs({name: report[name] for name in report if name != "skipped"})
 
-    def predict_step(self, data: tuple[Any]) -> Tensor:
+    def predict_step(self, data: Any) -> Tensor:
         """Return the logits of one batch of one replica, same as `call`.
 
-        `predict` takes one `x` of two arrays, with one target length for all batches:
+        `predict` takes what `fit` takes, or one `x` of two arrays without labels:
 
             logits = model.predict((source_tokens, decoder_inputs))
 
         Args:
-            data: `((source_tokens, decoder_inputs),)`, integers `[batch, length]` each.
+            data: `((source_tokens, decoder_inputs),)`, integers `[batch, length]` each,
+                or see `train_step`.
 
         Returns:
             float32 `[batch, target_length, vocab_size]`.
         """
-        inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
-        if labels is not None or not isinstance(inputs, (tuple, list)):
-            raise ValueError(
-                "`predict` returns logits and takes x=(source_tokens, decoder_inputs), "
-                "without labels; a dataset yields ((source_tokens, decoder_inputs),). "
-                "Use `Translator` to translate. Received: "
-                + ("one array." if labels is None else "labels.")
+        batch = self._unpack(data, needs_target=False)
+        return self(batch.source, self._decoder_inputs(batch), training=False)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """Make the function of `fit` that runs a step."""
+        if self.train_function is None or force:
+            super().make_train_function(force)
+            self.train_function = token_checks.naming_failures()(self.train_function)
+
+    def make_test_function(self, force: bool = False) -> None:
+        """Make the function of `evaluate` that runs a step."""
+        if self.test_function is None or force:
+            super().make_test_function(force)
+            self.test_function = token_checks.naming_failures()(self.test_function)
+
+    def make_predict_function(self, force: bool = False) -> None:
+        """Make the function of `predict` that runs a step."""
+        if self.predict_function is None or force:
+            super().make_predict_function(force)
+            self.predict_function = token_checks.naming_failures()(
+                self.predict_function
             )
-        return self(*inputs, training=False)
 
     def get_compile_config(self) -> dict[str, Any]:
         """Return the arguments of `compile`, for `model.keras`."""
         config = super().get_compile_config()
         if config:
-            config["metrics"] = None  # those of every model
             config["jit_compile"] = self.jit_gradients
             config["accumulate_steps"] = self.accumulate_steps
             config["seed"] = self.seed
@@ -238,33 +262,41 @@ class TokenTrainer(keras.Model):
         Keras 3.15 would build the model by a call on a batch without its targets.
         """
 
-    def batch_gradients(self, *batch: Tensor) -> tuple[Any, Any, Any]:
+    def batch_gradients(self, *data: Any) -> tuple[Any, Any, Any]:
         """Return the gradients of one batch, outside of `fit`.
 
         Args:
-            *batch: Same as `data` in `train_step`.
+            *data: Same as in `train_step`.
 
         Returns:
             The gradients of the trainable variables; the sums over tokens of loss,
             negative log-likelihood and correct predictions; and a number that is finite
             if and only if all gradients are.
         """
-        scale = 1.0 / ops.maximum(self._count_tokens(batch[1]), 1.0)
-        return self._microbatch_gradients(batch, 0, scale)
+        batch = self._unpack(data)
+        tokens = self._count_tokens(batch)
+        gradients, sums, size, _ = self._microbatch_gradients(batch, 0, tokens)
+        return gradients, sums, size
 
     def _batch_gradients(self, batch, tokens):
         """Sum the results of `_microbatch_gradients` over the batch."""
-        scale = 1.0 / ops.maximum(tokens, 1.0)
         first = self._first_counter()
         count = self.accumulate_steps
+
+        def measured_gradients(batch, counter):
+            *results, logits = self._gradients(batch, counter, tokens)
+            if self._own_metrics():
+                self._update_own_metrics(batch, logits, results[1][0])
+            return results
+
         if count == 1:
-            return self._gradients(batch, first, scale)
-        parts = [_split(part, count, self.config.pad_id) for part in batch]
+            return measured_gradients(batch, first)
+        parts = batch.map(lambda part: _split(part, count, self.config.pad_id))
 
         def add_microbatch(n, *totals):
-            microbatch = tuple(part[n] for part in parts)
-            more = self._gradients(microbatch, first + n, scale)
-            return n + 1, *tf.nest.map_structure(tf.add, totals, more)
+            microbatch = parts.map(lambda part: part[n])
+            more = measured_gradients(microbatch, first + n)
+            return n + 1, *tf.nest.map_structure(tf.add, totals, tuple(more))
 
         gradients = [
             tf.zeros(weight.shape, weight.dtype) for weight in self.trainable_variables
@@ -280,14 +312,16 @@ class TokenTrainer(keras.Model):
         )
         return totals
 
-    def _microbatch_gradients(self, batch, counter, scale):
+    def _microbatch_gradients(self, batch, counter, tokens):
         """Forward pass, loss and gradients of one microbatch: the part under XLA.
 
         Returns:
-            Same as `batch_gradients`.
+            Same as `batch_gradients`, and logits if there are metrics to compute.
         """
+        scale = 1.0 / at_least_some(tokens)
         with step_seed(self.seed, counter), tf.GradientTape() as tape:
-            sums, added = self._training_sums(batch)
+            sums, added, logits = self._training_sums(batch)
+            sums = self._with_added_losses(sums, tokens, self.accumulate_steps)
             objective = self.optimizer.scale_loss((sums[0] + added) * scale)
         gradients = tape.gradient(objective, self.trainable_variables)
         # Embedding gradients are slices; every strategy can sum dense ones.
@@ -297,36 +331,54 @@ class TokenTrainer(keras.Model):
         size = tf.add_n(
             [tf.zeros([]), *(ops.sum(ops.cast(each, "float32")) for each in gradients)]
         )
-        return gradients, sums, size
+        return gradients, sums, size, logits if self._own_metrics() else None
 
     def _training_sums(self, batch):
-        """Return the sums of `_token_sums`, and what is added to the objective."""
-        if self.r_drop:
-            batch = tuple(ops.concatenate([part, part]) for part in batch)
-        target = batch[1]
-        logits, guidance = self._training_logits(batch)
-        sums = self._token_sums(target, logits)
+        """Return what `_token_sums` does, what else is minimized, and logits."""
         if not self.r_drop:
-            return sums, guidance
-        divergence = self._sum_over_tokens(
-            tf.split(target, 2)[0], symmetric_divergence(*tf.split(logits, 2))
-        )
+            logits, guidance = self._training_logits(batch)
+            return self._token_sums(batch, logits), guidance, logits
+        twice = batch.map(lambda part: ops.concatenate([part, part]))
+        logits, guidance = self._training_logits(twice)
+        sums = self._token_sums(twice, logits)
+        first, second = tf.split(logits, 2)
+        divergence = self._sum_over_tokens(batch, symmetric_divergence(first, second))
         added = guidance / 2.0 + self.r_drop / 2.0 * divergence
-        return [total / 2.0 for total in sums], added
+        return [total / 2.0 for total in sums], added, first
 
     def _training_logits(self, batch):
         """Return logits and the sum of the guided-alignment losses."""
-        source, target = batch[:2]
         if self.is_packed:
-            segments = self.segments(source), self.segments(target)
-            inputs = source, self.shift_right(target, segments[1])
+            segments = self.segments(batch.source), self.segments(batch.target)
+            inputs = batch.source, self._decoder_inputs(batch, segments[1])
             return self(*inputs, training=True, segments=segments), 0.0
-        inputs = source, self.shift_right(target)
+        inputs = batch.source, self._decoder_inputs(batch)
         if self._guide is None:
             return self(*inputs, training=True), 0.0
         logits, attention = self(*inputs, training=True, return_attention=True)
-        losses = self._guide.token_losses(batch, attention["cross"])
-        return logits, self._sum_over_tokens(target, losses)
+        guided = [batch.source, batch.target]
+        if self.takes_alignment:
+            guided.append(_required_alignment(batch))
+        losses = self._guide.token_losses(guided, attention["cross"])
+        return logits, self._sum_over_tokens(batch, losses)
+
+    def _decoder_inputs(self, batch, segments=None):
+        if batch.decoder_inputs is not None:
+            return batch.decoder_inputs
+        return self.shift_right(batch.target, segments)
+
+    def _with_added_losses(self, sums, tokens, parts=1):
+        """Add what layers and regularizers add to the loss, as a sum over tokens.
+
+        They are means of a microbatch or do not depend on it, so that one of `parts`
+        on one of the replicas has a share of them.
+        """
+        losses = self.losses
+        if not losses:
+            return sums
+        parts *= tf.distribute.get_strategy().num_replicas_in_sync
+        added = tf.add_n([ops.sum(ops.cast(each, "float32")) for each in losses])
+        return [sums[0] + added * (at_least_some(tokens) / parts), *sums[1:]]
 
     def _clip(self, gradients):
         """Clip the sum over the replicas, and return an equal share to each.
@@ -397,47 +449,36 @@ class TokenTrainer(keras.Model):
             )
         return None
 
-    def _as_token_loss(self, loss):
-        """Return a loss per token, after a test on two rows of zeros."""
-        is_name = isinstance(loss, str) and loss == "sparse_categorical_crossentropy"
-        if is_name or loss is keras.losses.sparse_categorical_crossentropy:
-            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        labels, logits = self._sample_output()
-        try:
-            takes_logits = getattr(loss, "from_logits", True)
-            losses, *_ = _token_losses(loss, labels, logits)
-            is_right = takes_logits and losses.shape == labels.shape
-        except (AttributeError, TypeError, ValueError, tf.errors.OpError):
-            is_right = False
-        if not is_right:
-            raise ValueError(
-                "`loss` must take labels [batch, length] and logits and return the "
-                "loss of each token, as `LabelSmoothedCrossEntropy()` or "
-                "`keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. "
-                f"Received: loss={loss!r}."
-            )
-        return loss
-
-    def _sample_output(self):
-        """Return labels `[2, 3]` and logits of them."""
-        return tf.zeros((2, 3), tf.int32), tf.zeros(
-            (2, 3, self.config.output_vocab_size)
-        )
-
-    def _token_sums(self, labels, logits):
+    def _token_sums(self, batch, logits):
         """Sum loss, nll and correct predictions over the tokens without padding."""
-        losses, nll, is_correct = _token_losses(self.loss, labels, logits)
+        losses, nll, is_correct = token_losses(self.loss, batch.target, logits)
         correct = ops.cast(is_correct, "float32")
         return [
-            self._sum_over_tokens(labels, values) for values in (losses, nll, correct)
+            self._sum_over_tokens(batch, values) for values in (losses, nll, correct)
         ]
 
-    def _sum_over_tokens(self, labels, values):
-        is_padding = ops.equal(labels, self.config.pad_id)
-        return ops.sum(ops.where(is_padding, 0.0, values))
+    def _unpack(self, data, needs_target=True):
+        return unpack(
+            data,
+            self.config,
+            needs_target=needs_target,
+            takes_alignment=self.compiled and self.takes_alignment,
+            is_packed=self.compiled and self.is_packed,
+        )
 
-    def _count_tokens(self, target):
-        return ops.sum(ops.cast(ops.not_equal(target, self.config.pad_id), "float32"))
+    def _check_arrays(self, data):
+        """Check all rows before the first step, if they are arrays."""
+        parts = [part for part in keras.tree.flatten(data) if part is not None]
+        arrays = (np.ndarray, tf.Tensor, tf.RaggedTensor)
+        if parts and all(isinstance(part, arrays) for part in parts):
+            with tf.device("CPU"):
+                self._unpack(data)
+
+    def _sum_over_tokens(self, batch, values):
+        return batch.weighted_sum(values, self.config.pad_id)
+
+    def _count_tokens(self, batch):
+        return ops.sum(batch.token_weights(self.config.pad_id))
 
     def _first_counter(self):
         """Return the counter of this replica's first microbatch, for `step_seed`."""
@@ -454,45 +495,24 @@ class TokenTrainer(keras.Model):
             return inner._iterations
         return self.optimizer.iterations
 
-    def _report(self, sums, tokens):
-        loss, nll, correct = [total / ops.maximum(tokens, 1.0) for total in sums]
-        for metric, value in zip(self._means, (loss, nll, nll, correct), strict=True):
-            metric.update_state(value, sample_weight=tokens)
-        return {metric.name: metric.result() for metric in self._means}
 
-
-def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
-    """Return the mean of both Kullback-Leibler divergences, float32 `[rows, length]`.
-
-    Args:
-        first: Logits, float32 `[rows, length, vocab_size]`.
-        second: Logits of the same shape.
-    """
-    # Logits and log probabilities differ by a constant, which (p - q) cancels.
-    gap = tf.nn.softmax(first) - tf.nn.softmax(second)
-    return 0.5 * tf.reduce_sum(gap * (first - second), axis=-1)
-
-
-def _pair(data):
-    source, target, weights = keras.utils.unpack_x_y_sample_weight(data)
-    if target is None or weights is not None:
+def _refuse_class_weight(class_weight):
+    if class_weight is not None:
         raise ValueError(
-            "Train and evaluate on pairs (source_tokens, target_tokens), without "
-            "sample weights. Received: "
-            + ("no targets." if target is None else "sample weights.")
+            "`class_weight` must be left out: a target has many classes. To weigh "
+            "pairs or tokens, pass `sample_weight`. Received: class_weight="
+            f"{class_weight!r}."
         )
-    # NumPy's integers are int64.
-    return tuple(ops.cast(side, "int32") for side in (source, target))
 
 
-def _token_losses(loss, labels, logits):
-    """Return loss, nll and whether the prediction is correct, per token."""
-    if hasattr(loss, "token_losses"):
-        return loss.token_losses(labels, logits)
-    nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    gold = tf.gather(logits, labels, batch_dims=2)
-    token_loss = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    return token_loss(labels, logits), nll, gold >= tf.reduce_max(logits, axis=-1)
+def _required_alignment(batch):
+    if batch.alignment is None or batch.alignment.shape.rank != 3:
+        raise ValueError(
+            "An `AlignmentGuide` needs the alignment, bool [batch, target_length, "
+            "source_length], as the third part of each batch, in the place of weights. "
+            f"Received: {batch.alignment}."
+        )
+    return batch.alignment
 
 
 def _split(part, count, pad_id):
@@ -500,7 +520,7 @@ def _split(part, count, pad_id):
     rows, *lengths = ops.shape(part)
     size = -(-rows // count)
     missing = [[0, count * size - rows]] + [[0, 0]] * len(lengths)
-    fill = False if part.dtype == tf.bool else pad_id
+    fill = pad_id if part.dtype == tf.int32 else tf.zeros([], part.dtype)
     part = tf.pad(part, missing, constant_values=fill)
     return tf.reshape(part, [count, size, *lengths])
 

@@ -20,6 +20,7 @@ from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
     positions_in_segments,
 )
+from keras_transformer.model.token_checks import check_argument
 from keras_transformer.model.train_step import TokenTrainer
 
 Tensor = Any
@@ -52,7 +53,10 @@ class Transformer(TokenTrainer):
         float tensor `[batch, heads, query_length, key_length]` per layer.
 
     Raises:
-        ValueError: If `segments` are given and attention is restricted.
+        TypeError: If tokens are not integers.
+        ValueError: If tokens have another shape, are not in the vocabulary (outside of
+            a graph) or longer than the learned positions, or `segments` are given and
+            attention is restricted.
 
     `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`; the train step
     shifts the targets.
@@ -165,6 +169,9 @@ class Transformer(TokenTrainer):
         return_attention=False,
         segments=None,
     ):
+        is_packed = segments is not None
+        check_argument("source_tokens", source_tokens, self.config, is_packed)
+        check_argument("decoder_inputs", decoder_inputs, self.config, is_packed)
         if segments is not None and self.config.attention_window is not None:
             raise ValueError(
                 "Restricted attention does not support `segments`. Received: "

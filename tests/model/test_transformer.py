@@ -136,7 +136,7 @@ def test_an_unknown_preset_suggests_the_nearest():
 
 def test_inputs_longer_than_the_learned_table_are_refused():
     model = make(**VARIANTS["learned positions"])
-    with pytest.raises(ValueError, match="20 positions.*has 19 rows"):
+    with pytest.raises(ValueError, match="19 learned positions.*length=20"):
         model(np.full((1, 20), 5, "int32"), np.full((1, 3), 5, "int32"))
 
 
