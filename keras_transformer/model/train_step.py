@@ -147,10 +147,10 @@ class TokenTrainer(TokenMetrics):
 
     @functools.wraps(keras.Model.train_on_batch)
     def train_on_batch(
-        self, x, y=None, sample_weight=None, class_weight=None, **kwargs
+        self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
     ):
         _refuse_class_weight(class_weight)
-        return super().train_on_batch(x, y, sample_weight, **kwargs)
+        return super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
 
     def train_step(self, data: Any) -> dict[str, Tensor]:
         """Train on one batch of one replica.
