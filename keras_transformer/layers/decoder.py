@@ -95,6 +95,11 @@ class DecoderLayer(ConfiguredLayer):
         (batch, length, _), (_, source_length, _) = inputs_shape, encoder_output_shape
         return *shapes, (batch, self.config.num_heads, length, source_length)
 
+    @classmethod
+    def from_config(cls, config):
+        # Before the layer had this option, it hid later positions only in a `Decoder`.
+        return cls(**{"causal": False, **config})
+
     def _check_encoder_output(self, encoder_output):
         if self.has_cross_attention == (encoder_output is not None):
             return
