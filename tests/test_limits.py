@@ -12,7 +12,7 @@ MANY_PARAMETERS = {
 
 def functions(repository):
     """Yield (file and name, node) of every function in the package and programs."""
-    for folder in ("keras_transformer", "bin", "export"):
+    for folder in ("keras_transformer", "bin", "export", "examples"):
         for path in sorted((repository / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
