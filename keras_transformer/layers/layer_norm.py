@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.custom_gradient import custom_gradient
 from keras_transformer.layers.masked_layer import MaskedLayer
 
 Tensor = Any
@@ -56,7 +57,7 @@ def layer_norm(inputs: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> T
 
 
 def _with_gradient(inputs, gamma, beta, epsilon):
-    @ops.custom_gradient
+    @custom_gradient
     def normalized(inputs, gamma, beta):
         centred, inverse = _centred(inputs, epsilon)
         unit = centred * inverse  # mean 0, variance 1

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.config import check_rate, check_weight
+from keras_transformer.layers.custom_gradient import custom_gradient
 
 Tensor = Any
 
@@ -131,7 +132,7 @@ def _smoothed(
     rest = epsilon / (vocab_size - 1)
     entropy = smoothing_entropy(epsilon, vocab_size)
 
-    @tf.custom_gradient
+    @custom_gradient
     def losses(logits):
         probabilities = tf.nn.softmax(logits)
         top = tf.reduce_max(logits, axis=-1)
