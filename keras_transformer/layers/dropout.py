@@ -75,6 +75,9 @@ class Dropout(MaskedLayer):
             self.seed_generator = StepSeedGenerator(seed)
         self.built = True
 
+    def build(self, inputs_shape=None):
+        """Do nothing: there are no weights."""
+
     def call(self, inputs, training=None):
         if not training or not self.rate:
             return inputs

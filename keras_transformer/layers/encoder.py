@@ -70,7 +70,7 @@ class Encoder(ConfiguredLayer):
         return self.config.encoder_depth
 
     def build(self, inputs_shape=None):
-        self.add_layers(EncoderLayer)
+        self.add_layers(EncoderLayer, inputs_shape)
         self.norm = self.final_norm()
         self.built = True
 

@@ -35,6 +35,9 @@ class LayerNormalization(MaskedLayer, keras.layers.LayerNormalization):
     def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(epsilon=epsilon, **kwargs)
 
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+
     def call(self, inputs, training=None):
         arguments = [
             ops.cast(part, "float32") for part in (inputs, self.gamma, self.beta)

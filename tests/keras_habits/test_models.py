@@ -1,0 +1,121 @@
+"""A model is described, copied and put into others as Keras's models are."""
+
+import copy
+import json
+import pickle
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from tests.keras_habits.models import VOCAB_SIZE, arrays, make_model
+
+SOURCE, TARGET = arrays()
+VARIANTS = {
+    "plain": {},
+    "learned": {"position_encoding": "learned", "num_positions": 11},
+    "pre": {"norm_placement": "pre", "normalize_embeddings": True},
+    "separate": {"share_embeddings": False, "target_vocab_size": 11},
+    "restricted": {"attention_window": 4},
+}
+
+
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
+def test_a_summary_shows_shapes(fields):
+    """Of new models; a "?" stands for an unknown shape."""
+    lines, model = [], make_model(**fields)
+    model.summary(print_fn=lines.append)
+    text = "\n".join(lines)
+    assert "?" not in text
+    assert "(None, None, 6)" in text
+    assert f"{model.count_params():,}" in text
+    model.summary(print_fn=lambda line: None, expand_nested=True, show_trainable=True)
+
+
+def test_a_model_knows_its_shapes():
+    model = make_model(share_embeddings=False, target_vocab_size=11)
+    assert model.input_shape == [(None, None), (None, None)]
+    assert model.output_shape == (None, None, 11)
+    assert model.compute_output_shape((2, 3), (2, 5)) == (2, 5, 11)
+    assert [each.name for each in model.inputs] == ["source_tokens", "decoder_inputs"]
+    assert [each.dtype for each in model.inputs] == ["int32", "int32"]
+
+
+def test_a_model_with_attention_weights_is_symbolic_too():
+    logits, weights = make_model()(*make_model().inputs, return_attention=True)
+    assert logits.shape == (None, None, VOCAB_SIZE)
+    assert logits.dtype == "float32"
+    assert weights["cross"][0].shape == (None, 2, None, None)
+
+
+COPIES = {
+    "from_config": lambda model: kt.Transformer.from_config(model.get_config()),
+    "clone_model": keras.models.clone_model,
+    "to_json": lambda model: keras.models.model_from_json(model.to_json()),
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_has_the_same_logits(name):
+    model = make_model(dropout_rate=0.1)
+    other = COPIES[name](model)
+    assert other.count_params() == model.count_params()
+    assert other.get_config()["config"] == model.get_config()["config"]
+    assert json.loads(other.to_json())["class_name"] == "Transformer"
+    if name not in ("pickle", "deepcopy"):
+        other.set_weights(model.get_weights())
+    np.testing.assert_array_equal(other(SOURCE, TARGET), model(SOURCE, TARGET))
+
+
+@pytest.mark.long
+def test_a_model_is_part_of_a_functional_model(tmp_path):
+    """Which is trained, saved, loaded and taken apart."""
+    model = make_model()
+    logits = model(*model.inputs)
+    whole = keras.Model(model.inputs, keras.layers.Softmax()(logits))
+    whole.compile("sgd", "sparse_categorical_crossentropy")
+    before = model.get_weights()[0].copy()
+    whole.fit([SOURCE, TARGET], TARGET, verbose=0)
+    assert not np.array_equal(model.get_weights()[0], before)
+    whole.save(tmp_path / "whole.keras")
+    again = keras.saving.load_model(tmp_path / "whole.keras")
+    np.testing.assert_array_equal(
+        again.predict([SOURCE, TARGET], verbose=0),
+        whole.predict([SOURCE, TARGET], verbose=0),
+    )
+    assert isinstance(whole.get_layer(model.name), kt.Transformer)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Doubled(kt.Transformer):
+    """A model of one's own."""
+
+    def call(self, source_tokens, decoder_inputs, **options):
+        return 2.0 * super().call(source_tokens, decoder_inputs, **options)
+
+
+@pytest.mark.long
+def test_a_subclass_is_saved_and_loaded(tmp_path):
+    plain = make_model()
+    model = Doubled(plain.config)
+    model.set_weights(plain.get_weights())
+    model.compile("sgd", kt.LabelSmoothedCrossEntropy(0.1))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(again) is Doubled
+    np.testing.assert_allclose(
+        again(SOURCE, TARGET), 2.0 * plain(SOURCE, TARGET), atol=1e-6
+    )
+    again.fit(SOURCE, TARGET, verbose=0)
+
+
+@pytest.mark.long
+def test_a_quantized_model_is_close_to_the_model():
+    model = make_model()
+    before = model(SOURCE, TARGET)
+    with pytest.warns(UserWarning, match="quantize"):
+        model.quantize("int8")
+    np.testing.assert_allclose(model(SOURCE, TARGET), before, atol=0.1)
