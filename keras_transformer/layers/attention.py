@@ -249,9 +249,11 @@ class MultiHeadAttention(MaskedLayer):
 
     def _keep(self, query, source, attention_mask, padding_masks, is_causal):
         """Combine masks to one, bool, broadcasts to `[batch, heads, query, key]`."""
-        parts = [masks.key_mask(each) for each in padding_masks if each is not None]
-        if attention_mask is not None:
-            parts.insert(0, attention_mask)
+        parts = [] if attention_mask is None else [attention_mask]
+        for mask in padding_masks:
+            if mask is not None:
+                masks.check_padding_mask(mask, source)
+                parts.append(masks.key_mask(mask))
         if is_causal:
             parts.append(masks.causal_mask(query, source))
         return masks.combined(

@@ -59,7 +59,7 @@ class TokenEmbedding(MaskedLayer):
         float `[batch, length, d_model]`, in the compute dtype.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or `tokens` are floats.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class TokenEmbedding(MaskedLayer):
     def call(self, tokens, reverse=False):
         if reverse:
             return self.logits(tokens)
+        self._check_dtype(tokens)
         vectors = ops.take(self.embeddings, tokens, axis=0)
         return vectors * ops.cast(math.sqrt(self.d_model), vectors.dtype)
 
@@ -114,6 +115,8 @@ class TokenEmbedding(MaskedLayer):
         return (*tokens_shape, self.d_model)
 
     def compute_output_spec(self, tokens, reverse=False):
+        if not reverse:
+            self._check_dtype(tokens)
         return keras.KerasTensor(
             self.compute_output_shape(tokens.shape, reverse),
             "float32" if reverse else self.compute_dtype,
@@ -136,6 +139,15 @@ class TokenEmbedding(MaskedLayer):
         if self.output_bias is None:
             return logits
         return logits + ops.cast(self.output_bias, "float32")
+
+    def _check_dtype(self, tokens):
+        dtype = keras.backend.standardize_dtype(tokens.dtype)
+        if keras.backend.is_float_dtype(dtype):
+            raise ValueError(
+                f"`tokens` must be integers. Received: dtype={dtype}. Make symbolic "
+                'inputs by keras.Input(shape, dtype="int32"); for logits of floats, '
+                "pass reverse=True."
+            )
 
     def save_own_variables(self, store):
         for number, variable in enumerate(self.weights):

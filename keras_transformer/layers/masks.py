@@ -73,9 +73,20 @@ def masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is None or mask is keras_mask(sequence):
         return sequence
+    check_padding_mask(mask, sequence)
     sequence = ops.copy(sequence)
     sequence._keras_mask = mask
     return sequence
+
+
+def check_padding_mask(mask: Tensor, sequence: Tensor) -> None:
+    """Check that a Keras mask has the shape `[batch, length]` of a sequence."""
+    if len(mask.shape) != 2 or not _fits(tuple(mask.shape), tuple(sequence.shape[:2])):
+        raise ValueError(
+            "A mask of padding must have the shape [batch, length]. Received: "
+            f"shape={tuple(mask.shape)} for a sequence {list(sequence.shape)}. For "
+            "pairs of query and key, give `attention_mask`."
+        )
 
 
 def with_heads(
