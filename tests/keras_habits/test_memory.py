@@ -75,7 +75,7 @@ import keras_transformer as kt
 import keras, numpy as np
 
 tokens = np.random.default_rng(1).integers(4, 300, (64, 9), np.int32)
-config = kt.ModelConfig(vocab_size=300, num_layers=2, d_model=32, d_ff=64, num_heads=2)
+config = kt.ModelConfig(vocab_size=300, num_layers=1, d_model=16, d_ff=32, num_heads=2)
 
 def megabytes():
     with open("/proc/self/status") as status:
