@@ -65,15 +65,17 @@ def checked_tokens(
     """
     tokens = tf.convert_to_tensor(tokens)
     _check_form(name, tokens)
-    tokens = tf.ensure_shape(tokens, [None, None])
+    checks = []
+    if tokens.shape.rank is None:  # a graph that was called with several ranks
+        rank = tf.rank(tokens)
+        shape = f"`{name}` must have the shape [batch, length]. Received: rank="
+        checks.append(_require(tf.equal(rank, 2), shape, rank))
     is_source = name == "source_tokens"
     size = config.vocab_size if is_source else config.output_vocab_size
     ids = f"`{name}` must be ids in [0, {size}). Received: id="
     lowest, highest = tf.reduce_min(tokens), tf.reduce_max(tokens)
-    checks = [
-        _require(lowest >= 0, ids, lowest),
-        _require(highest < size, ids, highest),
-    ]
+    checks.append(_require(lowest >= 0, ids, lowest))
+    checks.append(_require(highest < size, ids, highest))
     if config.position_encoding == "learned" and not is_packed:
         length = tf.shape(tokens)[1]
         rows = (
@@ -83,7 +85,9 @@ def checked_tokens(
         )
         checks.append(_require(length <= config.num_positions, rows, length))
     with tf.control_dependencies(checks):
-        return tf.cast(tf.identity(tokens), tf.int32)
+        tokens = tf.cast(tf.identity(tokens), tf.int32)
+    tokens.set_shape([None, None])
+    return tokens
 
 
 def checked_weights(weights: Tensor) -> Tensor:

@@ -62,6 +62,19 @@ def test_tokens_are_named_in_a_graph_of_unknown_shapes(name):
         step(tokens)
 
 
+def test_rank_is_named_in_a_graph_that_was_called_with_another():
+    """TensorFlow relaxes the shape of what changes, down to an unknown rank."""
+
+    @naming_failures()
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.int32)], autograph=False)
+    def step(tokens):
+        return checked_tokens("labels", tokens, make_config(), is_packed=False)
+
+    np.testing.assert_array_equal(step(SOURCE), SOURCE)
+    with pytest.raises(ValueError, match=r"^`labels` must .* Received: rank=3.$"):
+        step(SOURCE[:, :, None])
+
+
 def test_rows_of_several_pairs_may_be_longer_than_the_positions():
     rows = np.tile(SOURCE, 2)
     found = checked_tokens(

@@ -190,3 +190,10 @@ def test_metrics_of_layers_are_reported():
 def test_a_metric_that_does_not_take_logits_is_named():
     with pytest.raises(ValueError, match="`metrics` must take .*MeanSquaredError"):
         compiled(metrics=[keras.metrics.MeanSquaredError()])
+
+
+def test_metrics_of_compile_are_no_part_of_weights(tmp_path):
+    model, other = compiled(), compiled(metrics=["accuracy"])
+    for saved, loaded in ((model, other), (other, model)):
+        saved.save_weights(tmp_path / "model.weights.h5")
+        loaded.load_weights(tmp_path / "model.weights.h5")
