@@ -30,8 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -39,11 +38,10 @@ import tensorflow as tf
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding.checks import (
     check_arguments,
-    checked_allowed,
     checked_answer,
     checked_prefix,
 )
-from keras_transformer.decoding.repetition import repetitions
+from keras_transformer.decoding.rules import TokenRule, only_allowed, repetition
 from keras_transformer.decoding.scoring import (
     NEGATIVE_INFINITY,
     is_possible,
@@ -64,10 +62,6 @@ from keras_transformer.decoding.working_set import (
 # (tokens int32 [batch, beam], step int32 [], past, source, cache)
 # -> (logits [batch, beam, vocab], cache)
 StepFunction = Callable[[tf.Tensor, tf.Tensor, Past, Any, Any], tuple[tf.Tensor, Any]]
-
-# (tokens int32 [batch, beam, max_steps], step int32 [], source)
-# -> bool [batch, beam, vocab]
-AllowedTokens = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 
 # Compact the batch once this share of its sentences is done.
 _LEAVING_SHARE = 0.25
@@ -139,7 +133,7 @@ class Sentence(NamedTuple):
 
     limits: tf.Tensor  # int32 [batch]: most tokens of an output
     forced_prefix: tf.Tensor  # int32 [batch, prefix_length], padded with pad_id
-    source: Any  # a nest of tensors [batch, ...] for `step_fn`
+    source: Any  # a nest of tensors [batch, ...] for `step_fn` and `token_rules`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +148,7 @@ class Settings:
     pad_id: int
     # Stop a sentence once its best `num_certain` hypotheses cannot change; None: never.
     num_certain: int | tf.Tensor | None
-    allowed_tokens: AllowedTokens | None
+    token_rules: Sequence[TokenRule]
     unscored_steps: int
     steps_at_once: int | None
     window: int | None
@@ -184,7 +178,7 @@ def beam_search(
     stop_early: bool = True,
     num_best: int | tf.Tensor = 1,
     forced_prefix: tf.Tensor | None = None,
-    allowed_tokens: AllowedTokens | None = None,
+    token_rules: Sequence[TokenRule] = (),
     unscored_steps: int = 0,
     steps_at_once: int | None = None,
     window: int | None = None,
@@ -201,9 +195,9 @@ def beam_search(
             the cache. Returns logits of the next token, of any float type, and the
             cache including this step. With `steps_at_once` the first step has one
             hypothesis per sentence instead of `beam_size`, so in a graph the number is
-            a tensor; `allowed_tokens` receives the same ones.
-        source: A nest of tensors `[batch, ...]` passed to `step_fn`; `()` if it needs
-            none.
+            a tensor; `token_rules` receive the same ones.
+        source: A nest of tensors `[batch, ...]` passed to `step_fn` and `token_rules`;
+            `()` if they need none.
         cache: A nest of tensors `[batch, heads, 0, ...]` that the steps write and read.
             Axis 2 holds columns; the search adds columns for the steps to come.
         max_lengths: int32 `[batch]`. Most tokens of an output, including EOS; the paper
@@ -229,11 +223,11 @@ def beam_search(
         forced_prefix: int32 `[batch, prefix_length]`: the tokens that every output of a
             sentence begins with, padded with `pad_id`. They are scored with the model's
             probabilities.
-        allowed_tokens: Returns at every step the tokens that each hypothesis may
-            continue with. Receives the tokens of all hypotheses so far (padded with
-            `pad_id`), the step's number, and `source`. Other tokens become impossible;
-            allowed ones keep the model's probability, unless `renormalize`. A
-            hypothesis without an allowed token is dropped. None: all are allowed.
+        token_rules: Say at every step which tokens each hypothesis may continue with,
+            beside the rules of `config`; see `rules.TokenRule`. Other tokens become
+            impossible; allowed ones keep the model's probability, unless
+            `renormalize`. A hypothesis without an allowed token is dropped. Tokens of
+            a forced prefix obey no rule.
         unscored_steps: Tokens of these first steps are chosen by their probability and
             then count as certain, such as a forced language token; they still count in
             the length.
@@ -268,7 +262,7 @@ def beam_search(
         eos_id=eos_id,
         pad_id=pad_id,
         num_certain=num_best if stop_early else None,
-        allowed_tokens=allowed_tokens,
+        token_rules=[*token_rules, *repetition.rules_of(config)],
         unscored_steps=unscored_steps,
         steps_at_once=steps_at_once,
         window=window,
@@ -377,7 +371,15 @@ def take_step(
     num_slots = own.last_tokens.shape[1]
     logits, cache = checked_answer(answer, cache, num_slots, settings.eos_id)
     forced = forced_tokens(settings, step, sentences)
-    choices = only_allowed(settings, own, logits, step, sentences.source, forced)
+    choices = only_allowed(
+        settings.token_rules,
+        logits,
+        own.alive_tokens,
+        sentences.limits,
+        step,
+        sentences.source,
+        is_given=None if forced is None else forced[0] & (forced[1] != settings.eos_id),
+    )
     candidates = pick_candidates(settings, own, logits, choices, step, forced)
     after, ancestry = keep_alive(search, candidates, past.ancestry)
     after = keep_finished(settings, after, candidates)
@@ -467,28 +469,6 @@ def forced_tokens(
         prefix_tokens = padded[:, tf.minimum(step, tf.shape(prefix)[1])]
         tokens = tf.where(prefix_tokens == pad_id, tokens, prefix_tokens)
     return tokens != pad_id, tokens
-
-
-def only_allowed(
-    settings: Settings,
-    search: SearchState,
-    logits: tf.Tensor,
-    step: tf.Tensor,
-    source: Any,
-    forced: tuple[tf.Tensor, tf.Tensor] | None,
-) -> tf.Tensor:
-    """Return the logits with -inf for tokens that are not allowed."""
-    choices, tokens = logits, search.alive_tokens
-    if settings.allowed_tokens is not None:
-        allowed = settings.allowed_tokens(tokens, step, source)
-        choices = tf.where(checked_allowed(allowed, logits), choices, -math.inf)
-    vocab_size = logits.shape[-1] or tf.shape(logits)[-1]
-    is_repeat = repetitions(tokens, step, settings.config, vocab_size)
-    if is_repeat is not None:
-        if forced is not None:
-            is_repeat &= ~forced[0][:, tf.newaxis, tf.newaxis]
-        choices = tf.where(is_repeat, -math.inf, choices)
-    return choices
 
 
 def pick_candidates(

@@ -85,25 +85,6 @@ def checked_answer(
     return tf.cast(logits, tf.float32), cache
 
 
-def checked_allowed(allowed: Any, logits: tf.Tensor) -> tf.Tensor:
-    """Return the result of `allowed_tokens`, bool `[batch, beam, vocab]`.
-
-    Raises:
-        ValueError: If it has another dtype or shape.
-    """
-    allowed = tf.convert_to_tensor(allowed)
-    is_shaped = allowed.shape.rank == 3 and allowed.shape.is_compatible_with(
-        logits.shape
-    )
-    if not (is_shaped and allowed.dtype == tf.bool):
-        raise ValueError(
-            "`allowed_tokens` must return bool [batch, beam, vocab], here "
-            f"{logits.shape}. Received: dtype={allowed.dtype.name}, "
-            f"shape={allowed.shape}."
-        )
-    return allowed
-
-
 def _check_logits(logits, num_slots, eos_id):
     is_shaped = logits.shape.rank == 3 and logits.shape[1] == num_slots
     if not (is_shaped and logits.shape[2] != 0 and logits.dtype.is_floating):

@@ -1,17 +1,20 @@
 """Sampling: draw outputs at random instead of searching for the best one.
 
-Each step calls the model, then `filtered_distribution` -> `draw`. The paper uses beam
-search only; sampling gives varied outputs, for example synthetic sources.
+Each step calls the model, then `only_allowed` -> `filtered_distribution` -> `draw`. The
+paper uses beam search only; sampling gives varied outputs, for example synthetic
+sources.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.checks import checked_answer
+from keras_transformer.decoding.rules import TokenRule, only_allowed
 from keras_transformer.decoding.working_set import Past, empty_columns
 
 # Limits of the temperature. Dividing a logit of -inf by infinity would give NaN.
@@ -67,6 +70,7 @@ def sample(
     bos_id: int,
     eos_id: int,
     pad_id: int,
+    token_rules: Sequence[TokenRule] = (),
 ) -> SampleResult:
     """Sample one output per sentence, token by token.
 
@@ -80,6 +84,8 @@ def sample(
         bos_id: The first input.
         eos_id: Ends an output.
         pad_id: Fills `tokens` after the end.
+        token_rules: Same as in `beam_search`, for a beam of 1. The probabilities of the
+            tokens that are allowed sum to 1.
     """
     limits = tf.cast(max_lengths, tf.int32)
     batch = tf.shape(limits)[0]
@@ -96,10 +102,10 @@ def sample(
         past = Past((steps_of_all <= step)[:, tf.newaxis], steps_of_all, step)
         answer = step_fn(last_tokens[:, tf.newaxis], step, past, source, cache)
         logits, cache = checked_answer(answer, cache, 1, eos_id)
-        drawn = draw(
-            *filtered_distribution(logits[:, 0], options), options.uniforms[:, step]
-        )
-        own = tf.gather(tf.nn.log_softmax(logits[:, 0]), drawn, batch_dims=1)
+        so_far = tokens[:, tf.newaxis]
+        logits = only_allowed(token_rules, logits, so_far, limits, step, source)[:, 0]
+        drawn = draw(*filtered_distribution(logits, options), options.uniforms[:, step])
+        own = tf.gather(tf.nn.log_softmax(logits), drawn, batch_dims=1)
         drawn = tf.where(is_done, pad_id, drawn)
         is_now = steps == step
         return (

@@ -7,16 +7,24 @@ and in how tokens become text.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
-from keras_transformer.decoding import BeamSearchResult, beam_search, no_hypotheses
-from keras_transformer.decoding.beam_search import AllowedTokens, StepFunction
+from keras_transformer.decoding import (
+    BeamSearchResult,
+    SampleResult,
+    SamplingOptions,
+    beam_search,
+    no_hypotheses,
+    no_sample,
+    sample,
+)
+from keras_transformer.decoding.beam_search import StepFunction
+from keras_transformer.decoding.rules import TokenRule, repetition
+from keras_transformer.decoding.rules.single_tokens import begin_with, never
 from keras_transformer.inference import length_groups
 from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.decoder_step import FEW_ROWS
@@ -41,6 +49,9 @@ class SequenceGenerator(tf.Module):
             lowered, so that every output fits the table.
         name: Name of the module.
         others: Further models of an ensemble.
+        token_rules: Further rules on which tokens may come next, see
+            `decoding.rules.TokenRule`. Their `source` has "source_tokens", int32
+            `[batch, source_length]`.
 
     Raises:
         ValueError: If models, tokenizer and settings do not match.
@@ -53,6 +64,7 @@ class SequenceGenerator(tf.Module):
         decoding: DecodingConfig,
         name: str,
         others: Sequence[Transformer] = (),
+        token_rules: Sequence[TokenRule] = (),
     ):
         super().__init__(name=name)
         self.ensemble = Ensemble([model, *others])
@@ -60,6 +72,7 @@ class SequenceGenerator(tf.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.decoding = fit_positions(decoding, self.ensemble.num_positions)
+        self.token_rules = tuple(token_rules)
         # Set by a subclass; None: a search chooses from the whole vocabulary.
         self.shortlist: Shortlist | None = None
 
@@ -100,9 +113,8 @@ class SequenceGenerator(tf.Module):
         self,
         source_tokens: tf.Tensor,
         limits: tf.Tensor,
-        constraint_inputs: dict[str, tf.Tensor] | None = None,
         forced_prefix: tf.Tensor | None = None,
-        allowed_tokens: AllowedTokens | None = None,
+        rule_inputs: Mapping[str, tf.Tensor] | None = None,
         ids: OutputIds | None = None,
         **options: Any,
     ) -> BeamSearchResult:
@@ -111,10 +123,8 @@ class SequenceGenerator(tf.Module):
         Args:
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, most tokens of an output.
-            constraint_inputs: Further inputs of `allowed_tokens`, each `[batch, ...]`.
             forced_prefix: Same as in `beam_search`.
-            allowed_tokens: Same as in `beam_search`, with the numbers of `ids`; None:
-                all but `suppressed_ids`.
+            rule_inputs: What rules read beside `rule_inputs()`, each `[batch, ...]`.
             ids: The ids to choose from; None: all.
             **options: Same as in `beam_search`.
         """
@@ -123,10 +133,9 @@ class SequenceGenerator(tf.Module):
         step_function = self.step_function(ids)
         if forced_prefix is None:
             forced_prefix = tf.zeros([batch, 0], tf.int32)
-        known = dict(constraint_inputs or {})
-        if allowed_tokens is None and self.suppressed_ids:
-            allowed_tokens = functools.partial(self._not_suppressed, ids)
-            known["num_forced"] = self.lengths(forced_prefix)
+        known = self.rule_inputs(source_tokens, forced_prefix)
+        known.update(rule_inputs or {})
+        rules = [ids.rule_of_search(rule) for rule in self.rules()]
 
         def search(source, cache, own, limits):
             extra, prefix = own
@@ -140,7 +149,7 @@ class SequenceGenerator(tf.Module):
                 forced_prefix=prefix,
                 steps_at_once=STEPS_AT_ONCE,
                 window=self.ensemble.attention_window,
-                allowed_tokens=allowed_tokens,
+                token_rules=rules,
                 unscored_steps=self.unscored_steps,
                 **options,
                 **ids.special_ids,
@@ -154,6 +163,45 @@ class SequenceGenerator(tf.Module):
         )
         rows = (known, ids.of_search(forced_prefix))
         found = self.in_length_groups(source_tokens, limits, rows, search, empty)
+        return found._replace(tokens=ids.of_model(found.tokens))
+
+    def random_outputs(
+        self,
+        source_tokens: tf.Tensor,
+        limits: tf.Tensor,
+        options: SamplingOptions,
+    ) -> SampleResult:
+        """Sample an output for each source, by the same rules as a search.
+
+        Args:
+            source_tokens: int32 `[batch, source_length]`.
+            limits: int32 `[batch]`, most tokens of an output.
+            options: How to sample.
+        """
+        batch = tf.shape(limits)[0]
+        ids = self.output_ids(source_tokens)
+        step_function = self.step_function(ids)
+        rules = [*self.rules(), *repetition.rules_of(self.decoding)]
+        if (prefix_id := self.tokenizer.target_prefix_id) is not None:
+            rules.append(begin_with(prefix_id))
+        rules = [ids.rule_of_search(rule) for rule in rules]
+        known = self.rule_inputs(source_tokens, tf.zeros([batch, 0], tf.int32))
+
+        def draw(source, cache, own, limits):
+            known, options = own
+            return sample(
+                step_function,
+                {**source, **known},
+                cache,
+                max_lengths=limits,
+                options=options,
+                token_rules=rules,
+                **ids.special_ids,
+            )
+
+        empty = no_sample(batch, longest(limits), ids.special_ids["pad_id"])
+        rows = (known, options)
+        found = self.in_length_groups(source_tokens, limits, rows, draw, empty)
         return found._replace(tokens=ids.of_model(found.tokens))
 
     def output_ids(
@@ -174,19 +222,17 @@ class SequenceGenerator(tf.Module):
         """The ids that a search never chooses; a forced prefix may have them."""
         return self.model.config.suppressed_ids
 
-    def is_suppressed(self) -> tf.Tensor:
-        """Return which of all ids are `suppressed_ids`, bool `[vocab]`."""
-        ids = tf.range(self.model.config.output_vocab_size)
-        never = tf.constant(self.suppressed_ids, tf.int32)
-        return tf.reduce_any(ids[:, tf.newaxis] == never, axis=1)
+    def rules(self) -> list[TokenRule]:
+        """Return the rules on which tokens may come next, on the model's ids."""
+        suppressed = self.suppressed_ids
+        return [*([never(suppressed)] if suppressed else []), *self.token_rules]
 
-    def _not_suppressed(self, ids, tokens, step, source):
-        is_allowed = ids.columns(~self.is_suppressed())
-        size = is_allowed.shape[0] or tf.size(is_allowed)
-        is_forced = (step < source["num_forced"])[:, tf.newaxis, tf.newaxis]
-        is_allowed |= is_forced
-        batch, beam_size, _ = tf.unstack(tf.shape(tokens))
-        return tf.broadcast_to(is_allowed, [batch, beam_size, size])
+    def rule_inputs(
+        self, source_tokens: tf.Tensor, forced_prefix: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Return what `rules` read of each sentence, a tensor `[batch, ...]` each."""
+        del forced_prefix
+        return {"source_tokens": source_tokens} if self.token_rules else {}
 
     def in_length_groups(
         self,
@@ -217,33 +263,18 @@ class SequenceGenerator(tf.Module):
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found
         )
 
-    def step_function(self, ids: OutputIds, for_sampling: bool = False) -> StepFunction:
+    def step_function(self, ids: OutputIds) -> StepFunction:
         """Return the step of the decoder with its weights bound.
 
         Args:
             ids: The ids that the step takes and gives logits of.
-            for_sampling: Give probability 0 to `suppressed_ids`, and at
-                step 0 to all but the tokenizer's `target_prefix_id`, if it has one. A
-                beam search does both itself.
         """
         decode_step = self.ensemble.step_function(ids.listed)
 
         def step(tokens, *inputs):
             return decode_step(ids.of_model(tokens), *inputs)
 
-        prefix_id = self.tokenizer.target_prefix_id
-        if not for_sampling or not (self.suppressed_ids or prefix_id):
-            return step
-
-        def step_for_sampling(tokens, number, *inputs):
-            logits, cache = step(tokens, number, *inputs)
-            is_excluded = self.is_suppressed()
-            if prefix_id is not None:
-                is_other = tf.range(self.model.config.output_vocab_size) != prefix_id
-                is_excluded |= (number == 0) & is_other
-            return tf.where(ids.columns(is_excluded), -math.inf, logits), cache
-
-        return step_for_sampling
+        return step
 
     @property
     def unscored_steps(self) -> int:

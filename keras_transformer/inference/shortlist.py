@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from keras_transformer import atomic_files
 from keras_transformer.config import ModelConfig
+from keras_transformer.decoding.rules import TokenRule
 
 FILE_NAME = "shortlist.npz"
 FORMAT_VERSION = 1
@@ -52,9 +53,9 @@ class OutputIds:
         """Return the numbers of the search for ids of the model, which it must have."""
         return tokens
 
-    def columns(self, values: tf.Tensor) -> tf.Tensor:
-        """Return `[size]` from values of all ids, `[vocab_size]`."""
-        return values
+    def rule_of_search(self, rule: TokenRule) -> TokenRule:
+        """Return a rule on numbers of the search for one on ids of the model."""
+        return rule
 
 
 class _ListedIds(OutputIds):
@@ -81,8 +82,13 @@ class _ListedIds(OutputIds):
         )
         return tf.gather(numbers, tokens)
 
-    def columns(self, values):
-        return tf.gather(values, self.listed)
+    def rule_of_search(self, rule):
+        def rule_of_numbers(hypotheses, step, source):
+            tokens = self.of_model(hypotheses.tokens)
+            hypotheses = hypotheses._replace(tokens=tokens, ids=self.listed)
+            return rule(hypotheses, step, source)
+
+        return rule_of_numbers
 
 
 class Shortlist(tf.Module):

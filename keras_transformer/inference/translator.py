@@ -17,7 +17,8 @@ from keras_transformer.config import (
     check_at_least,
 )
 from keras_transformer.decoding import BeamSearchResult
-from keras_transformer.decoding.placeholders import KeptPlaceholders
+from keras_transformer.decoding.rules import TokenRule
+from keras_transformer.decoding.rules.placeholders import KeptPlaceholders
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.batching import (
     BATCHES_AT_ONCE,
@@ -112,6 +113,9 @@ class Translator(SequenceGenerator):
             all.
         others: Further models of an ensemble, trained with the same tokenizer. The
             probability of a piece is the mean of theirs and `model`'s.
+        token_rules: Further rules on which tokens may come next, in searches, samples
+            and exports; see `decoding.rules.TokenRule`. Their `source` has
+            "source_tokens", int32 `[batch, source_length]`.
         **overrides: Fields of `DecodingConfig` to replace, such as `beam_size=1`.
 
     Raises:
@@ -128,10 +132,11 @@ class Translator(SequenceGenerator):
         num_best: int = 1,
         shortlist: Shortlist | None = None,
         others: Sequence[Transformer] = (),
+        token_rules: Sequence[TokenRule] = (),
         **overrides,
     ):
         decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
-        super().__init__(model, tokenizer, decoding, "translator", others)
+        super().__init__(model, tokenizer, decoding, "translator", others, token_rules)
         check_num_best(num_best, decoding)
         self.num_best = num_best
         if shortlist is not None:
@@ -319,14 +324,22 @@ class Translator(SequenceGenerator):
             forced_prefix = self.own_prefix(tf.shape(source_tokens)[0])
         return self._search(source_tokens, forced_prefix, num_best)
 
+    def rules(self):
+        kept = self._kept()
+        return [*super().rules(), *([kept] if kept else [])]
+
+    def rule_inputs(self, source_tokens, forced_prefix):
+        known = super().rule_inputs(source_tokens, forced_prefix)
+        if kept := self._kept():
+            known["wanted"] = kept.wanted(source_tokens, forced_prefix)
+        return known
+
     def _kept(self) -> KeptPlaceholders | None:
         """Return the rule for placeholders, if the vocabulary has some."""
         ids, config = self.tokenizer.placeholders, self.model.config
         if not ids:
             return None
-        return KeptPlaceholders(
-            ids, config.output_vocab_size, config.eos_id, self.suppressed_ids
-        )
+        return KeptPlaceholders(ids, config.output_vocab_size, config.eos_id)
 
     @property
     def suppressed_ids(self) -> tuple[int, ...]:
@@ -351,6 +364,7 @@ class Translator(SequenceGenerator):
             num_best=self.num_best,
             shortlist=self.shortlist,
             others=self.ensemble.models[1:],
+            token_rules=self.token_rules,
         )
 
     # One graph for all signatures of an export.
@@ -368,24 +382,9 @@ class Translator(SequenceGenerator):
         if (num_positions := self.ensemble.num_positions) is not None:
             limits = tf.minimum(limits, num_positions)
         ids = self.output_ids(source_tokens, forced_prefix)
-        options = {"num_best": num_best, "forced_prefix": forced_prefix, "ids": ids}
-        if (rule := self._kept()) is not None:
-            options["constraint_inputs"] = {
-                "wanted": rule.wanted(source_tokens, forced_prefix),
-                "limits": limits,
-                "num_forced": self.lengths(forced_prefix),
-            }
-            options["allowed_tokens"] = lambda tokens, step, source: (
-                rule.allowed_tokens(
-                    ids.of_model(tokens),
-                    step,
-                    source["wanted"],
-                    source["limits"],
-                    ids.columns,
-                    is_forced=step < source["num_forced"],
-                )
-            )
-        return self.best_outputs(source_tokens, limits, **options)
+        return self.best_outputs(
+            source_tokens, limits, forced_prefix, ids=ids, num_best=num_best
+        )
 
 
 def check_num_best(num_best: int, decoding: DecodingConfig) -> None:

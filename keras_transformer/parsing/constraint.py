@@ -8,12 +8,14 @@ far; no state is kept between steps, so hypotheses may move between beam slots.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer import config
 from keras_transformer.config import check_at_least
+from keras_transformer.decoding.rules import Hypotheses
 from keras_transformer.parsing.symbols import SymbolVocabulary
 
 # Fewest symbols of a tree in addition to its words: the root's brackets and EOS.
@@ -50,7 +52,7 @@ class _Progress:
 
 
 class WellFormed:
-    """The constraint for a batch of sentences: matching brackets, every word once.
+    """The token rule for trees: matching brackets, every word once.
 
     * The first symbol opens the root. A closing symbol closes the innermost open
       constituent, which must not be empty; the root closes after the last word.
@@ -61,44 +63,39 @@ class WellFormed:
     Hence every step allows at least one symbol, and every hypothesis ends with EOS
     within its length limit.
 
+    The length limit of a sentence is at least `num_words` + `NUM_NEEDED`; else it has
+    no parse.
+
     Args:
         vocabulary: The vocabulary of the symbols.
-        num_words: int32 `[batch]`, at least 1 each; 0 allows no symbol.
-        max_lengths: int32 `[batch]`: most symbols of an output, EOS included; at least
-            `num_words` + `NUM_NEEDED`, else the sentence has no parse.
         limits: Limits of depth and openings; None: no limits.
     """
 
-    def __init__(
-        self,
-        vocabulary: SymbolVocabulary,
-        num_words: tf.Tensor,
-        max_lengths: tf.Tensor,
-        limits: ConstraintConfig | None,
-    ):
-        self._num_words = tf.cast(num_words, tf.int32)[:, tf.newaxis]
-        self._max_lengths = tf.cast(max_lengths, tf.int32)[:, tf.newaxis]
+    def __init__(self, vocabulary: SymbolVocabulary, limits: ConstraintConfig | None):
         self._limits = limits
         size = vocabulary.vocab_size
-        self._ids = tf.range(size)
         # By id: change of the depth by a symbol.
         self._depth_of_id = np.zeros(size, np.int32)
         self._depth_of_id[vocabulary.opening_ids] = 1
         self._depth_of_id[vocabulary.closing_ids] = -1
         self._is_word_id = vocabulary.is_word
 
-    def allowed_tokens(self, tokens: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        """Return the symbols that may come next, as the argument of `beam_search`.
+    def __call__(
+        self, hypotheses: Hypotheses, step: tf.Tensor, source: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Return the symbols that may come next; see `TokenRule`.
 
         Args:
-            tokens: int32 `[batch, beam, max_steps]`: the symbols so far, all allowed,
-                then padding.
+            hypotheses: The outputs so far, of allowed symbols.
             step: int32 scalar: number of symbols so far.
+            source: "num_words", int32 `[batch]`, at least 1 each; 0 allows no symbol.
 
         Returns:
             bool `[batch, beam, vocab]`.
         """
-        progress = self._progress(tokens, step)
+        tokens, limits, ids = hypotheses
+        progress = self._progress(tokens, step, source["num_words"])
+        steps_left = limits[:, tf.newaxis] - step
         may_be_word = (progress.depth > 0) & (progress.words_left > 0)
         is_root = progress.depth == 1
         may_close = (progress.depth > 0) & (progress.openings == 0)
@@ -112,24 +109,26 @@ class WellFormed:
 
         return (
             allow_if(may_be_word, self._is_word_id)
-            | allow_if(self._may_open(progress, step), self._depth_of_id == 1)
-            | (self._ids == closing[:, :, tf.newaxis])
-            | allow_if(may_end, self._ids == config.EOS_ID)
+            | allow_if(self._may_open(progress, steps_left), self._depth_of_id == 1)
+            | (ids == closing[:, :, tf.newaxis])
+            | allow_if(may_end, ids == config.EOS_ID)
         )
 
-    def _may_open(self, progress: _Progress, step: tf.Tensor) -> tf.Tensor:
+    def _may_open(self, progress: _Progress, steps_left: tf.Tensor) -> tf.Tensor:
         # Symbols needed after one more opening: words, closing symbols, EOS.
         num_needed = progress.words_left + (progress.depth + 1) + 1
         may_open = (progress.words_left > 0) & (
             (progress.depth > 0) | ~progress.has_begun
         )
-        may_open &= num_needed <= self._max_lengths - (step + 1)
+        may_open &= num_needed < steps_left
         if self._limits is None:
             return may_open
         may_open &= progress.depth < self._limits.max_depth
         return may_open & (progress.openings < self._limits.max_openings)
 
-    def _progress(self, tokens: tf.Tensor, step: tf.Tensor) -> _Progress:
+    def _progress(
+        self, tokens: tf.Tensor, step: tf.Tensor, words: tf.Tensor
+    ) -> _Progress:
         # Ignore padding, which may be outside the vocabulary.
         is_past = tf.range(tf.shape(tokens)[2]) < step  # [max_steps]
         changes = tf.gather(self._depth_of_id, tf.where(is_past, tokens, 0))
@@ -147,7 +146,7 @@ class WellFormed:
         other = tf.where(is_past & ~is_opening, number, 0)
         return _Progress(
             depth=depth,
-            words_left=self._num_words - num_words,
+            words_left=words[:, tf.newaxis] - num_words,
             innermost=innermost,
             openings=step - tf.reduce_max(other, axis=2),
             has_begun=tf.fill(tf.shape(depth), step > 0),
@@ -168,10 +167,13 @@ def is_tree(
         bool `[batch]`.
     """
     steps = tf.shape(tokens)[1]
-    rule = WellFormed(vocabulary, num_words, tf.fill(tf.shape(num_words), steps), None)
+    limits = tf.fill(tf.shape(num_words), steps)
+    ids = tf.range(vocabulary.vocab_size)
+    hypotheses = Hypotheses(tokens[:, tf.newaxis], limits, ids)
+    rule = WellFormed(vocabulary, None)
 
     def check(step, is_valid, has_ended):
-        allowed = rule.allowed_tokens(tokens[:, tf.newaxis], step)[:, 0]
+        allowed = rule(hypotheses, step, {"num_words": num_words})[:, 0]
         is_allowed = tf.gather(allowed, tokens[:, step], batch_dims=1)
         is_valid &= has_ended | is_allowed
         return step + 1, is_valid, has_ended | (tokens[:, step] == config.EOS_ID)

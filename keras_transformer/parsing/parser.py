@@ -231,15 +231,12 @@ class Parser(SequenceGenerator):
         # A tree needs this many symbols, even if several words share a token.
         limits = tf.maximum(self.output_limits(source_tokens), num_words + NUM_NEEDED)
         limits = tf.where(num_words > 0, limits, 0)
-        known = {"num_words": num_words, "limits": limits}
-        allowed = self._allowed_tokens if self.constrained else None
-        return self.best_outputs(source_tokens, limits, known, allowed_tokens=allowed)
+        known = {"num_words": num_words}
+        return self.best_outputs(source_tokens, limits, rule_inputs=known)
 
-    def _allowed_tokens(self, tokens, step, source):
-        rule = WellFormed(
-            self.vocabulary, source["num_words"], source["limits"], self.constraint
-        )
-        return rule.allowed_tokens(tokens, step)
+    def rules(self):
+        own = [WellFormed(self.vocabulary, self.constraint)] if self.constrained else []
+        return [*super().rules(), *own]
 
     def _tree(self, sentence: str, symbols: Any, is_valid: bool) -> Tree | None:
         """Return the tree of a sentence, repaired if it is not valid."""

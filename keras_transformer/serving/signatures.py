@@ -12,7 +12,6 @@ import tensorflow as tf
 from keras_transformer import decoding, wording
 from keras_transformer.documents import graph_text
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-from keras_transformer.inference.generator import longest
 from keras_transformer.inference.translator import Translator, check_num_best
 from keras_transformer.parsing.parser import Parser
 
@@ -158,7 +157,7 @@ class ServingModule(tf.Module):
 
         Returns:
             "translation", string `[batch]`; "log_probability", float32 `[batch]`, of
-            the unmodified model, but for the ids that a search never chooses;
+            the unmodified model, but for tokens that a rule excludes;
             "truncated", bool `[batch]`.
         """
         text, temperature, top_k, top_p, seed = _of_one_batch(
@@ -167,27 +166,12 @@ class ServingModule(tf.Module):
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
         limits = translator.output_limits(tokens)
-        batch = tf.shape(limits)[0]
-        ids = translator.output_ids(tokens)
-        step_function = translator.step_function(ids, for_sampling=True)
         options = decoding.SamplingOptions(
             self._uniforms(seed), temperature, top_k, top_p
         )
-
-        def sample(source, cache, options, limits):
-            return decoding.sample(
-                step_function,
-                source,
-                cache,
-                max_lengths=limits,
-                options=options,
-                **ids.special_ids,
-            )
-
-        nothing = decoding.no_sample(batch, longest(limits), ids.special_ids["pad_id"])
-        result = translator.in_length_groups(tokens, limits, options, sample, nothing)
+        result = translator.random_outputs(tokens, limits, options)
         return {
-            "translation": translator.tokenizer.detokenize(ids.of_model(result.tokens)),
+            "translation": translator.tokenizer.detokenize(result.tokens),
             "log_probability": result.log_probs,
             "truncated": truncated,
         }

@@ -4,18 +4,27 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding.placeholders import KeptPlaceholders
+from keras_transformer.decoding.rules import Hypotheses
+from keras_transformer.decoding.rules.placeholders import KeptPlaceholders
 
-PAD_ID, EOS_ID, WORD, NEVER = 0, 1, 2, 3
+PAD_ID, EOS_ID, WORD = 0, 1, 2
 # A tag without a partner is an ordinary token.
 NAMES = ("<ph1>", "<ph2>", "<pc1>", "</pc1>", "<pc2>", "</pc2>", "<pc3>")
-IDS = {name: 4 + number for number, name in enumerate(NAMES)}
-VOCAB_SIZE = 4 + len(NAMES)
+IDS = {name: 3 + number for number, name in enumerate(NAMES)}
+VOCAB_SIZE = 3 + len(NAMES)
 PH1, PH2, OPEN1, CLOSE1, OPEN2, CLOSE2, ALONE = IDS.values()
 
 
 def make_rule():
-    return KeptPlaceholders(IDS, VOCAB_SIZE, EOS_ID, suppressed_ids=(NEVER,))
+    return KeptPlaceholders(IDS, VOCAB_SIZE, EOS_ID)
+
+
+def allowed_by(rule, tokens, step, wanted, limit):
+    """Return bool `[1, beam, vocab]` for tokens `[1, beam, max_steps]`."""
+    hypotheses = Hypotheses(
+        tf.constant(tokens), tf.constant([limit]), tf.range(VOCAB_SIZE)
+    )
+    return rule(hypotheses, step, {"wanted": wanted}).numpy()
 
 
 def is_nested(tokens):
@@ -36,9 +45,7 @@ def walk(source, limit, choose):
     while len(tokens) < limit and EOS_ID not in tokens:
         # After the tokens so far, padding that may be outside of the vocabulary.
         row = tokens + [VOCAB_SIZE + 5] * (limit - len(tokens))
-        allowed = rule.allowed_tokens(
-            tf.constant([[row]]), len(tokens), wanted, tf.constant([limit])
-        )
+        allowed = allowed_by(rule, [[row]], len(tokens), wanted, limit)
         choices = np.flatnonzero(allowed[0, 0])
         assert len(choices), tokens
         tokens.append(int(choose(choices)))
@@ -68,7 +75,6 @@ def test_random_outputs_have_every_symbol_as_often_as_the_source(source, room):
         tokens = walk(source, limit, draw.choice)
         assert symbols_of(tokens) == symbols_of(source)
         assert is_nested(tokens)
-        assert NEVER not in tokens
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -84,11 +90,11 @@ def test_symbols_wait_no_longer_than_the_limit_allows(source):
 
 
 def test_other_tokens_are_free():
-    """Without symbols in the source all but symbols and suppressed ids may come."""
+    """Without symbols in the source all but symbols may come."""
     rule, source = make_rule(), tf.constant([[WORD, ALONE, EOS_ID]])
     wanted = rule.wanted(source, tf.zeros([1, 0], tf.int32))
-    tokens = tf.constant([[[WORD, PAD_ID], [ALONE, PAD_ID]]])
-    allowed = rule.allowed_tokens(tokens, 1, wanted, tf.constant([2])).numpy()
+    tokens = [[[WORD, PAD_ID], [ALONE, PAD_ID]]]
+    allowed = allowed_by(rule, tokens, 1, wanted, 2)
     assert allowed.shape == (1, 2, VOCAB_SIZE)
     free = [PAD_ID, EOS_ID, WORD, ALONE]
     for row in allowed[0]:

@@ -159,12 +159,11 @@ def test_a_forced_prefix_may_repeat_itself_and_is_not_repeated():
 
 
 def test_other_rules_hold_too():
-    def no_a(tokens, step, _):
-        allowed = tf.range(3) != LETTERS.index("a")
-        return tf.broadcast_to(allowed, [1, tokens.shape[1], 3])
+    def no_a(hypotheses, step, _):
+        return hypotheses.ids != LETTERS.index("a")
 
     model = looping_model(batch=1)
-    result = search(model, [9], num_best=3, allowed_tokens=no_a, no_repeat_ngram_size=2)
+    result = search(model, [9], num_best=3, token_rules=[no_a], no_repeat_ngram_size=2)
     assert set(spelled(result)) == {".", "b.", "bb."}
 
 
@@ -187,16 +186,16 @@ def test_renormalized_probabilities_are_shares_of_the_tokens_that_may_follow(bea
     spelling = {"": {"a": 0.5, "b": 0.375, ".": 0.125}}
     model = spelling_model(spelling, letters="ab", max_steps=2)
 
-    def no_a(tokens, step, source):
-        del step, source
-        return tf.broadcast_to([True, False, True], [*tokens.shape[:2], 3])
+    def no_a(hypotheses, step, source):
+        del hypotheses, step, source
+        return [True, False, True]
 
     found = search(
         model,
         [2],
         beam_size=beam_size,
         alpha=0.0,
-        allowed_tokens=no_a,
+        token_rules=[no_a],
         renormalize=True,
     )
     assert spelled(found)[0] == "b."
@@ -206,11 +205,11 @@ def test_renormalized_probabilities_are_shares_of_the_tokens_that_may_follow(bea
 
 
 def test_a_hypothesis_that_nothing_may_follow_is_dropped_when_renormalizing():
-    def nothing(tokens, step, source):
-        del source
-        return tf.fill([*tokens.shape[:2], 3], step == 0)
+    def nothing(hypotheses, step, source):
+        del hypotheses, source
+        return step == 0
 
     model = random_model(3, batch=2, vocab_size=3, max_steps=4)
-    found = search(model, [4, 4], beam_size=3, allowed_tokens=nothing, renormalize=True)
+    found = search(model, [4, 4], beam_size=3, token_rules=[nothing], renormalize=True)
     assert not np.isnan(found.scores).any()
     assert spelled(found) == ["."]

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig, PairEncoding
+from keras_transformer.decoding.rules import Hypotheses
 from keras_transformer.inference.shortlist import FORMAT_VERSION, OutputIds, Shortlist
 from keras_transformer.inference.translator import Translator
 from keras_transformer.serving import saved_model
@@ -94,16 +95,21 @@ def test_a_list_has_the_pieces_of_all_sources_of_a_batch_and_of_prefixes():
         [12, 0],
     ]
     assert ids.of_search(tf.constant([12, 0, 3])).numpy().tolist() == [5, 0, 2]
-    assert ids.columns(tf.range(0, 130, 10)).numpy().tolist() == [
-        0,
-        20,
-        30,
-        80,
-        90,
-        120,
-    ]
     ids = shortlist.ids_of(CONFIG, tf.constant([[4, 3]]), tf.constant([[7, 0], [3, 8]]))
     assert ids.listed.numpy().tolist() == [0, 2, 3, 7, 8, 9]
+
+
+def test_a_rule_sees_the_models_ids_of_what_the_search_numbers():
+    shortlist = Shortlist(np.array([0, 2, 3]), np.full((13, 1), 7))
+    ids = shortlist.ids_of(CONFIG, tf.constant([[4]]))
+
+    def rule(hypotheses, step, source):
+        assert hypotheses.tokens.numpy().tolist() == [[[7, 0]]]
+        return hypotheses.ids > step + source
+
+    numbers = Hypotheses(tf.constant([[[3, 0]]]), tf.constant([2]), tf.range(4))
+    allowed = ids.rule_of_search(rule)(numbers, 1, 1)
+    assert allowed.numpy().tolist() == [False, False, True, True]
 
 
 @pytest.mark.long
@@ -200,7 +206,7 @@ def test_without_a_list_no_operation_is_added():
         count = len(graph.get_operations())
         ids = translator.output_ids(tokens, tokens)
         assert ids.listed is None
-        for unchanged in (ids.of_model, ids.of_search, ids.columns):
+        for unchanged in (ids.of_model, ids.of_search, ids.rule_of_search):
             assert unchanged(tokens) is tokens
         assert ids.special_ids == {"bos_id": 2, "eos_id": 3, "pad_id": 0}
         assert len(graph.get_operations()) == count

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from keras_transformer import config
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import beam_search
+from keras_transformer.decoding.rules import Hypotheses
 from keras_transformer.parsing import constraint, symbols
 from keras_transformer.parsing.constraint import ConstraintConfig, WellFormed
 from keras_transformer.treebank import linearisation, trees
@@ -23,6 +24,13 @@ OPENING = {"(S", "(NP", "(VP"}
 WIDE = 31  # a length limit that is never reached
 
 
+def ask(vocabulary, limits, tokens, step, num_words, max_lengths):
+    """Ask the rule which symbols may follow, bool `[batch, beam, vocab]`."""
+    rule = WellFormed(vocabulary, limits or ConstraintConfig())
+    hypotheses = Hypotheses(tokens, max_lengths, tf.range(vocabulary.vocab_size))
+    return rule(hypotheses, step, {"num_words": num_words})
+
+
 def allowed_after(
     so_far, num_words, max_length=WIDE, limits=None, vocabulary=VOCABULARY
 ):
@@ -31,13 +39,8 @@ def allowed_after(
     ids = vocabulary.encode(so_far.split())
     tokens[1, 1, : len(ids)] = ids
     tokens[0] = tokens[1, 0] = [5] * WIDE  # other hypotheses, which must not matter
-    rule = WellFormed(
-        vocabulary,
-        tf.constant([7, num_words]),
-        tf.constant([17, max_length]),
-        limits or ConstraintConfig(),
-    )
-    allowed = rule.allowed_tokens(tf.constant(tokens), tf.constant(len(ids)))
+    words, lengths = tf.constant([7, num_words]), tf.constant([17, max_length])
+    allowed = ask(vocabulary, limits, tf.constant(tokens), len(ids), words, lengths)
     assert allowed.shape == (2, 2, vocabulary.vocab_size)
     return {vocabulary.symbols[i] for i in np.flatnonzero(allowed[1, 1])}
 
@@ -111,12 +114,6 @@ LABELS = symbols.SymbolVocabulary(random_trees.LABELS)
 LENGTH = 300
 
 
-def rule_of(num_words, max_length, limits=None):
-    return WellFormed(
-        LABELS, tf.constant([num_words]), tf.constant([max_length]), limits
-    )
-
-
 @functools.cache
 def is_tree_function():
     """Return `is_tree` as a traced function."""
@@ -171,17 +168,14 @@ def test_any_sequence_of_allowed_symbols_ends_in_a_tree_within_the_limit():
     num_words = draw.integers(1, 7, size=200)
     room = draw.integers(constraint.NUM_NEEDED, 23, size=200)
     limits = num_words + room
-    rule = WellFormed(
-        LABELS,
-        tf.constant(num_words),
-        tf.constant(limits),
-        ConstraintConfig(max_depth=5, max_openings=3),
-    )
+    bounds = ConstraintConfig(max_depth=5, max_openings=3)
     steps = int(limits.max())
     tokens = np.full((200, 1, steps), config.PAD_ID, np.int32)
-    allowed_tokens = tf.function(rule.allowed_tokens)
+    words, lengths = (tf.constant(each, tf.int32) for each in (num_words, limits))
+    traced = tf.function(functools.partial(ask, LABELS, bounds))
     for step in range(steps):
-        allowed = allowed_tokens(tf.constant(tokens), tf.constant(step)).numpy()[:, 0]
+        allowed = traced(tf.constant(tokens), tf.constant(step), words, lengths)
+        allowed = allowed.numpy()[:, 0]
         is_open = ~np.any(tokens[:, 0] == config.EOS_ID, axis=1)
         assert allowed[is_open].any(axis=1).all()
         chances = np.where(allowed, draw.uniform(size=allowed.shape), -1)
@@ -260,8 +254,7 @@ def test_beam_21_equals_exhaustive_search_over_all_trees(
     shape = (3, 97, vocabulary.vocab_size)
     logits = np.random.default_rng(11).normal(scale=2.0, size=shape)
     model = PrefixModel(logits)
-    lengths = tf.fill([3], max_length)
-    rule = WellFormed(vocabulary, tf.fill([3], num_words), lengths, limits)
+    rule, words = WellFormed(vocabulary, limits), tf.fill([3], num_words)
     model.max_steps = max_length
     result = beam_search(
         model.step,
@@ -274,7 +267,7 @@ def test_beam_21_equals_exhaustive_search_over_all_trees(
         eos_id=config.EOS_ID,
         pad_id=config.PAD_ID,
         num_best=min(count, beam_size),
-        allowed_tokens=lambda tokens, step, _: rule.allowed_tokens(tokens, step),
+        token_rules=[lambda *given: rule(*given[:2], {"num_words": words})],
     )
     for row in range(3):
         scores = {
@@ -297,13 +290,11 @@ def test_allowed_symbols_are_the_same_in_a_graph_and_under_xla(jit_compile):
     draw = np.random.default_rng(5)
     tokens = tf.constant(draw.integers(4, LABELS.vocab_size, size=(3, 2, 13)), tf.int32)
 
-    def ask(tokens, step):
-        rule = WellFormed(
-            LABELS, tf.constant([5, 7, 2]), tf.constant([13, 11, 7]), ConstraintConfig()
-        )
-        return rule.allowed_tokens(tokens, step)
+    def ask_three(tokens, step):
+        words, lengths = tf.constant([5, 7, 2]), tf.constant([13, 11, 7])
+        return ask(LABELS, None, tokens, step, words, lengths)
 
-    compiled = tf.function(ask, jit_compile=jit_compile)
+    compiled = tf.function(ask_three, jit_compile=jit_compile)
     for step in itertools.chain(range(5), [12]):
-        expected = ask(tokens, tf.constant(step))
+        expected = ask_three(tokens, tf.constant(step))
         np.testing.assert_array_equal(compiled(tokens, tf.constant(step)), expected)

@@ -1,4 +1,4 @@
-"""A rule on which tokens may come next, inside the search's step."""
+"""Rules on which tokens may come next, inside the step of a search."""
 
 import math
 
@@ -22,16 +22,23 @@ from tests.decoding.fake_models import (
 A, B = LETTERS.index("a"), LETTERS.index("b")
 
 
-def never_twice(tokens, step, _):
-    """No letter follows itself; EOS comes only after an even number of letters."""
-    vocab = tf.range(3)
-    last = tokens[:, :, tf.maximum(step - 1, 0)]  # PAD_ID at step 0
-    is_even = (vocab != EOS_ID) | (step % 2 == 0)
-    return (vocab != last[:, :, tf.newaxis]) & is_even
+def never_twice(hypotheses, step, _):
+    """No letter follows itself."""
+    last = hypotheses.tokens[:, :, tf.maximum(step - 1, 0)]  # PAD_ID at step 0
+    return hypotheses.ids != last[:, :, tf.newaxis]
+
+
+def even(hypotheses, step, _):
+    """EOS comes only after an even number of letters."""
+    return (hypotheses.ids != EOS_ID) | (step % 2 == 0)
+
+
+def no_a(hypotheses, step, _):
+    return hypotheses.ids != A
 
 
 def obeys(tokens):
-    """`never_twice`, on a whole output."""
+    """`never_twice` and `even`, on a whole output."""
     letters = [token for token in tokens if token != EOS_ID]
     repeats = any(
         left == right for left, right in zip(tokens, tokens[1:], strict=False)
@@ -43,11 +50,8 @@ def test_a_forbidden_token_is_never_chosen_and_the_others_keep_their_probability
     """Of a 0.6 and b 0.4, b alone is left, with 0.4 and not 1."""
     model = spelling_model({"": {"a": 0.6, "b": 0.4}}, letters="ab", max_steps=3)
 
-    def no_a(tokens, step, _):
-        return tf.broadcast_to(tf.range(3) != A, [1, tokens.shape[1], 3])
-
     for beam_size in (1, 3):
-        result = search(model, [3], beam_size=beam_size, allowed_tokens=no_a)
+        result = search(model, [3], beam_size=beam_size, token_rules=[no_a])
         assert spelled(result) == ["b."]
         np.testing.assert_allclose(np.exp(result.log_probs[0, 0]), 0.4, rtol=1e-5)
         assert np.all(result.log_probs[0, 1:] == NEGATIVE_INFINITY)
@@ -64,7 +68,7 @@ def test_the_search_finds_the_best_of_all_outputs_that_obey(alpha):
         beam_size=16,
         alpha=alpha,
         num_best=16,
-        allowed_tokens=never_twice,
+        token_rules=[never_twice, even],
     )
     for row, limit in enumerate(limits):
         expected = [x for x in enumerated(model, row, limit, alpha) if obeys(x[2])]
@@ -82,7 +86,7 @@ def test_graph_and_xla_obey_as_eager_does(jit_compile):
 
     def searched(logits):
         return search(
-            PrefixModel(logits), [4, 3, 4], beam_size=3, allowed_tokens=never_twice
+            PrefixModel(logits), [4, 3, 4], beam_size=3, token_rules=[never_twice, even]
         )
 
     found = tf.function(searched, jit_compile=jit_compile)(model.logits)
@@ -95,11 +99,13 @@ def test_the_rule_sees_the_tokens_so_far_and_padding_after_them():
     model = spelling_model({"": {"a": 1.0}, "a": {"b": 1.0}}, letters="ab", max_steps=3)
     seen = []
 
-    def recorded(tokens, step, _):
-        seen.append((int(step), tokens[0, 0].numpy().tolist()))
+    def recorded(hypotheses, step, _):
+        assert hypotheses.limits.numpy().tolist() == [3]
+        assert hypotheses.ids.numpy().tolist() == [0, 1, 2]
+        seen.append((int(step), hypotheses.tokens[0, 0].numpy().tolist()))
         return tf.fill([1, 1, 3], True)
 
-    assert spelled(search(model, [3], beam_size=1, allowed_tokens=recorded)) == ["ab."]
+    assert spelled(search(model, [3], beam_size=1, token_rules=[recorded])) == ["ab."]
     assert seen == [
         (0, [PAD_ID, PAD_ID, PAD_ID]),
         (1, [A, PAD_ID, PAD_ID]),
@@ -111,29 +117,34 @@ def test_a_hypothesis_that_may_have_no_token_is_lost():
     """After a nothing may come: b. is left, and where b may not come either, none."""
     model = random_model(31, batch=2, max_steps=3)
 
-    def dead_ends(tokens, step, _):
+    def dead_ends(hypotheses, step, _):
         dead = tf.constant([[A, A], [A, B]])  # [batch, 2]
-        first = tokens[:, :, 0]
+        first = hypotheses.tokens[:, :, 0]
         is_dead = tf.reduce_any(first[:, :, tf.newaxis] == dead[:, tf.newaxis], axis=2)
         is_end = tf.range(3) == EOS_ID
         return tf.where(step == 0, ~is_end, is_end & ~is_dead[:, :, tf.newaxis])
 
     for beam_size in (2, 3):
-        result = search(model, [3, 3], beam_size=beam_size, allowed_tokens=dead_ends)
+        result = search(model, [3, 3], beam_size=beam_size, token_rules=[dead_ends])
         assert spelled(result, 0) == ["b."]
         assert spelled(result, 1) == []
         assert np.all(result.log_probs[1] == NEGATIVE_INFINITY)
 
 
-def test_what_is_forced_must_be_allowed_too():
+def test_a_given_prefix_obeys_no_rule_and_what_follows_it_does():
     model = random_model(37, max_steps=3)
     arguments = {"beam_size": 2, "forced_prefix": tf.constant([[A]])}
-    assert spelled(search(model, [3], **arguments))[0].startswith("a")
+    found = spelled(search(model, [3], token_rules=[no_a], **arguments))
+    assert set(found) == {"a.", "ab."}
 
-    def no_a(tokens, step, _):
-        return tf.broadcast_to(tf.range(3) != A, [1, 2, 3])
 
-    assert spelled(search(model, [3], allowed_tokens=no_a, **arguments)) == []
+def test_an_end_at_the_limit_must_be_allowed():
+    def no_end(hypotheses, step, _):
+        return hypotheses.ids != EOS_ID
+
+    model = random_model(37, max_steps=3)
+    assert spelled(search(model, [2], force_eos=True))
+    assert spelled(search(model, [2], force_eos=True, token_rules=[no_end])) == []
 
 
 def test_logits_that_are_no_distribution_end_a_hypothesis_under_a_rule_too():
@@ -142,10 +153,7 @@ def test_logits_that_are_no_distribution_end_a_hypothesis_under_a_rule_too():
         logits = np.zeros((1, 13, 3))
         logits[:, :, A] = value
 
-        def no_a(tokens, step, _):
-            return tf.broadcast_to(tf.range(3) != A, [1, 2, 3])
-
-        result = search(PrefixModel(logits), [3], beam_size=2, allowed_tokens=no_a)
+        result = search(PrefixModel(logits), [3], beam_size=2, token_rules=[no_a])
         assert spelled(result) == []
 
 
@@ -154,18 +162,19 @@ def test_logits_that_are_no_distribution_end_a_hypothesis_under_a_rule_too():
     [
         (tf.ones([1, 2, 3]), r"dtype=float32, shape=\(1, 2, 3\)\."),
         (tf.fill([1, 2, 5], True), r"dtype=bool, shape=\(1, 2, 5\)\."),
-        (tf.fill([3], True), r"dtype=bool, shape=\(3,\)\."),
+        (tf.fill([7, 1, 3], True), r"dtype=bool, shape=\(7, 1, 3\)\."),
+        (tf.fill([1, 1, 2, 3], True), r"dtype=bool, shape=\(1, 1, 2, 3\)\."),
     ],
 )
 def test_a_rule_that_answers_otherwise_is_named(answer, message):
     with pytest.raises(
         ValueError,
-        match=r"`allowed_tokens` must return bool \[batch, beam, vocab\], here "
-        r"\(1, 2, 3\). Received: " + message,
+        match=r"A token rule must return bool that broadcasts to \[batch, beam, "
+        r"vocab\], here \(1, 2, 3\). Received: " + message,
     ):
         search(
             random_model(1, max_steps=3),
             [3],
             beam_size=2,
-            allowed_tokens=lambda tokens, step, _: answer,
+            token_rules=[lambda hypotheses, step, _: answer],
         )

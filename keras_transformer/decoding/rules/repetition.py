@@ -1,45 +1,38 @@
-"""Which tokens would repeat what their hypothesis has."""
+"""Rules against tokens that repeat what their hypothesis has."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from keras_transformer.config import DecodingConfig
+from keras_transformer.decoding.rules.token_rule import TokenRule
 
 # Most tokens of a phrase whose repetitions `max_repetitions` bounds.
 _LONGEST_PHRASE = 8
 
 
-def repetitions(
-    tokens: tf.Tensor,
-    step: tf.Tensor,
-    config: DecodingConfig,
-    vocab_size: int | tf.Tensor,
-) -> tf.Tensor | None:
-    """Return the tokens that a config rules out as repetitions; None: no such rule.
+def rules_of(config: DecodingConfig) -> list[TokenRule]:
+    """Return the rules for `no_repeat_ngram_size` and `max_repetitions`, where set.
 
-    EOS is never one of them, so every hypothesis can end.
-
-    Args:
-        tokens: int32 `[batch, beam, max_steps]`: the tokens so far, then padding.
-        step: int32 scalar: number of tokens so far.
-        config: `no_repeat_ngram_size` and `max_repetitions` are read.
-        vocab_size: Number of ids.
-
-    Returns:
-        bool `[batch, beam, vocab]`.
+    They never rule out EOS, so every hypothesis can end.
     """
-    found = []
-    if config.no_repeat_ngram_size:
-        found.append(repeated_ngrams(tokens, step, config.no_repeat_ngram_size))
-    if config.max_repetitions:
-        found.append(repeated_phrases(tokens, step, config.max_repetitions))
-    if not found:
-        return None
-    ids, are_ruled_out = (
-        tf.concat(parts, axis=2) for parts in zip(*found, strict=True)
-    )
-    return _as_mask(ids, are_ruled_out, vocab_size)
+    wanted = [
+        (repeated_ngrams, config.no_repeat_ngram_size),
+        (repeated_phrases, config.max_repetitions),
+    ]
+    return [_without(repeated, number) for repeated, number in wanted if number]
+
+
+def _without(repeated, number: int) -> TokenRule:
+    """Rule out the tokens that `repeated` returns."""
+
+    def rule(hypotheses, step, source):
+        del source
+        tokens, vocab = hypotheses.tokens, hypotheses.ids
+        found = repeated(tokens, step, number)
+        return ~_as_mask(*found, vocab.shape[0] or tf.size(vocab))
+
+    return rule
 
 
 def repeated_ngrams(
@@ -51,8 +44,8 @@ def repeated_ngrams(
     tokens.
 
     Args:
-        tokens: Same as in `repetitions`.
-        step: Same as in `repetitions`.
+        tokens: int32 `[batch, beam, max_steps]`: the tokens so far, then padding.
+        step: int32 scalar: number of tokens so far.
         size: n, at least 1.
 
     Returns:
@@ -76,8 +69,8 @@ def repeated_phrases(
     tokens, with nothing in between.
 
     Args:
-        tokens: Same as in `repetitions`.
-        step: Same as in `repetitions`.
+        tokens: Same as in `repeated_ngrams`.
+        step: Same as in `repeated_ngrams`.
         most: Most repetitions in a row, at least 1.
 
     Returns:

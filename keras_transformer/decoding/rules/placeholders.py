@@ -7,13 +7,14 @@ this rule gives each one of the source once, and tags in pairs that are nested.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
+from keras_transformer.decoding.rules.token_rule import Hypotheses
 
 
 class _Progress(NamedTuple):
@@ -27,7 +28,7 @@ class _Progress(NamedTuple):
 
 
 class KeptPlaceholders:
-    """Which tokens may follow, so that every placeholder is kept.
+    """The rule that every placeholder is kept.
 
     Each placeholder comes as often as in the source, and so do tags, in pairs. A tag is
     closed before those that were opened earlier. A hypothesis ends after the last
@@ -38,16 +39,9 @@ class KeptPlaceholders:
             with numbers. A tag whose partner is absent is an ordinary token.
         vocab_size: Number of ids.
         eos_id: Id that ends a hypothesis.
-        suppressed_ids: Ids that come only where they are forced.
     """
 
-    def __init__(
-        self,
-        ids: Mapping[str, int],
-        vocab_size: int,
-        eos_id: int,
-        suppressed_ids: tuple[int, ...] = (),
-    ):
+    def __init__(self, ids: Mapping[str, int], vocab_size: int, eos_id: int):
         single = [ids[name] for name in _names(ids, PLACEHOLDER)]
         pairs = [
             (ids[name], ids[closing])
@@ -62,10 +56,9 @@ class KeptPlaceholders:
         self._number_of_id[symbols] = np.arange(1, len(symbols) + 1)
         change = [0] * (1 + len(single)) + [1] * len(pairs) + [-1] * len(pairs)
         self._depth_of_number = np.array(change, np.int32)
-        # Columns of the answer: other tokens, symbols, EOS, tokens that never come.
+        # Columns of the answer: other tokens, symbols, EOS.
         self._column_of_id = self._number_of_id.copy()
         self._column_of_id[eos_id] = len(symbols) + 1
-        self._column_of_id[[*suppressed_ids]] = len(symbols) + 2
 
     def wanted(self, source: tf.Tensor, prefix: tf.Tensor) -> tf.Tensor:
         """Return how often each symbol must come, int32 `[batch, symbols]`.
@@ -83,31 +76,21 @@ class KeptPlaceholders:
         forced = self._counts(self._numbers(prefix))
         return tf.maximum(tf.concat([singles, pairs, pairs], axis=1), forced)
 
-    def allowed_tokens(
-        self,
-        tokens: tf.Tensor,
-        step: tf.Tensor,
-        wanted: tf.Tensor,
-        limits: tf.Tensor,
-        listed: Callable = lambda values: values,
-        is_forced: tf.Tensor | bool = False,
+    def __call__(
+        self, hypotheses: Hypotheses, step: tf.Tensor, source: Mapping[str, tf.Tensor]
     ) -> tf.Tensor:
-        """Return the tokens that may come next, as the argument of `beam_search`.
+        """Return the tokens that may come next; see `TokenRule`.
 
         Args:
-            tokens: int32 `[batch, beam, max_steps]`: the tokens so far, all allowed,
-                then padding.
+            hypotheses: The outputs so far.
             step: int32 scalar: number of tokens so far.
-            wanted: From `wanted`.
-            limits: int32 `[batch]`: most tokens of an output, EOS included.
-            listed: Returns `[size]` from values of all ids: those of the ids that the
-                answer is wanted for, by default all.
-            is_forced: bool `[batch]`: which outputs have a given token now.
+            source: With the result of `wanted` under that name.
 
         Returns:
-            bool `[batch, beam, vocab]`, or `[batch, beam, size]` with `listed`.
+            bool `[batch, beam, vocab]`.
         """
-        progress = self._progress(tokens, step, wanted)
+        tokens, limits, ids = hypotheses
+        progress = self._progress(tokens, step, source["wanted"])
         num_missing = tf.reduce_sum(progress.missing, axis=2)
         is_complete = num_missing == 0
         num_left = limits[:, tf.newaxis] - step
@@ -121,8 +104,7 @@ class KeptPlaceholders:
             (progress.missing > 0) & is_in_order,
             is_complete[:, :, tf.newaxis],
         ]
-        columns.append(tf.reshape(is_forced, [-1, 1, 1]) & tf.ones_like(columns[0]))
-        column_of_id = listed(self._column_of_id)
+        column_of_id = tf.gather(self._column_of_id, ids)
         return tf.gather(tf.concat(columns, axis=2), column_of_id, axis=2)
 
     def _progress(self, tokens, step, wanted):
