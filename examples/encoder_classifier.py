@@ -10,10 +10,6 @@ import keras_transformer as kt  # isort: skip  before TensorFlow, which it sets 
 import keras
 import numpy as np
 
-from keras_transformer.layers.embedding import TokenEmbedding
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.positional_encoding import PositionalEncoding
-
 CONFIG = kt.ModelConfig(vocab_size=8, num_layers=1, d_model=32, d_ff=64, num_heads=4)
 
 
@@ -30,9 +26,11 @@ def make_data(num_rows, seed):
 def make_model():
     """Padding has no influence: the embedding masks it, and the layers know."""
     tokens = keras.Input((None,), dtype="int32")
-    x = TokenEmbedding(CONFIG.vocab_size, CONFIG.d_model, mask_zero=True)(tokens)
-    x = PositionalEncoding(CONFIG.d_model)(x)
-    x, _ = Encoder(CONFIG)(x)  # and the attention weights of each layer
+    x = kt.layers.TokenEmbedding(CONFIG.vocab_size, CONFIG.d_model, mask_zero=True)(
+        tokens
+    )
+    x = kt.layers.PositionalEncoding(CONFIG.d_model)(x)
+    x, _ = kt.layers.Encoder(CONFIG)(x)  # and the attention weights of each layer
     x = keras.layers.GlobalAveragePooling1D()(x)
     return keras.Model(tokens, keras.layers.Dense(2)(x))
 

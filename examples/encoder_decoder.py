@@ -11,11 +11,6 @@ import keras_transformer as kt  # isort: skip  before TensorFlow, which it sets 
 import keras
 import numpy as np
 
-from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.embedding import TokenEmbedding
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.positional_encoding import PositionalEncoding
-
 PAD, BOS = 0, 1
 CONFIG = kt.ModelConfig(vocab_size=12, num_layers=1, d_model=32, d_ff=64, num_heads=4)
 
@@ -32,17 +27,19 @@ def make_data(num_rows, seed):
     )
     inputs = np.pad(labels, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
     inputs = np.where(np.arange(7) < lengths, inputs, PAD)
-    return (source, inputs), labels
+    return [source, inputs], labels
 
 
 def make_model():
     """Masks of both embeddings reach every attention, and the loss."""
     source = keras.Input((None,), dtype="int32", name="source")
     inputs = keras.Input((None,), dtype="int32", name="decoder_inputs")
-    embedding = TokenEmbedding(CONFIG.vocab_size, CONFIG.d_model, mask_zero=True)
-    positions = PositionalEncoding(CONFIG.d_model)
-    encoded, _ = Encoder(CONFIG)(positions(embedding(source)))
-    x, _, _ = Decoder(CONFIG)(positions(embedding(inputs)), encoded)
+    embedding = kt.layers.TokenEmbedding(
+        CONFIG.vocab_size, CONFIG.d_model, mask_zero=True
+    )
+    positions = kt.layers.PositionalEncoding(CONFIG.d_model)
+    encoded, _ = kt.layers.Encoder(CONFIG)(positions(embedding(source)))
+    x, _, _ = kt.layers.Decoder(CONFIG)(positions(embedding(inputs)), encoded)
     logits = keras.layers.Dense(CONFIG.vocab_size)(x)
     return keras.Model([source, inputs], logits)
 

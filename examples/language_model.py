@@ -10,10 +10,6 @@ import keras_transformer as kt  # isort: skip  before TensorFlow, which it sets 
 import keras
 import numpy as np
 
-from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.embedding import TokenEmbedding
-from keras_transformer.layers.positional_encoding import PositionalEncoding
-
 PAD, BOS, EOS = 0, 1, 2
 NUMBERS = range(3, 13)  # the tokens of 0 to 9
 CONFIG = kt.ModelConfig(vocab_size=13, num_layers=2, d_model=32, d_ff=64, num_heads=4)
@@ -35,9 +31,11 @@ def make_data(num_rows, seed):
 def make_model():
     """The embedding's matrix computes the logits, too."""
     tokens = keras.Input((None,), dtype="int32")
-    embedding = TokenEmbedding(CONFIG.vocab_size, CONFIG.d_model, mask_zero=True)
-    x = PositionalEncoding(CONFIG.d_model)(embedding(tokens))
-    x, _ = Decoder(CONFIG)(x)  # and the attention weights of each layer
+    embedding = kt.layers.TokenEmbedding(
+        CONFIG.vocab_size, CONFIG.d_model, mask_zero=True
+    )
+    x = kt.layers.PositionalEncoding(CONFIG.d_model)(embedding(tokens))
+    x, _ = kt.layers.Decoder(CONFIG)(x)  # and the attention weights of each layer
     return keras.Model(tokens, embedding(x, reverse=True))
 
 

@@ -192,14 +192,6 @@ def test_a_metric_that_does_not_take_logits_is_named():
         compiled(metrics=[keras.metrics.MeanSquaredError()])
 
 
-@pytest.mark.parametrize("name", ["compute_loss", "compute_metrics"])
-def test_hooks_of_keras_that_are_not_called_are_refused(name):
-    """Silently, they would have no effect."""
-    subclass = type("Mine", (kt.Transformer,), {name: lambda self, *args: 0.0})
-    with pytest.raises(ValueError, match=f"`{name}` must not .* Received: Mine."):
-        subclass(make_config()).compile("sgd")
-
-
 def test_metrics_of_compile_are_no_part_of_weights(tmp_path):
     model, other = compiled(), compiled(metrics=["accuracy"])
     for saved, loaded in ((model, other), (other, model)):
