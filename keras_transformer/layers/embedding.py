@@ -51,7 +51,8 @@ class TokenEmbedding(MaskedLayer):
         pad_id: The id of padding; 0 in Keras's `Embedding`.
 
     Call arguments:
-        tokens: int32 `[batch, length]`, ids in [0, vocab_size).
+        tokens: int32 `[batch, length]`, ids in [0, vocab_size); also as float32, which
+            `keras.Input` has unless told.
         reverse: Whether to return `logits(tokens)` instead, `tokens` being float
             `[batch, length, d_model]`: for models on `keras.Input`.
 
@@ -59,7 +60,7 @@ class TokenEmbedding(MaskedLayer):
         float `[batch, length, d_model]`, in the compute dtype.
 
     Raises:
-        ValueError: If a size is below 1, or `tokens` are floats.
+        ValueError: If a size is below 1, or `tokens` are float16 or bfloat16.
     """
 
     def __init__(
@@ -98,13 +99,14 @@ class TokenEmbedding(MaskedLayer):
     def call(self, tokens, reverse=False):
         if reverse:
             return self.logits(tokens)
-        self._check_dtype(tokens)
+        tokens = self._as_integers(tokens)
         vectors = ops.take(self.embeddings, tokens, axis=0)
         return vectors * ops.cast(math.sqrt(self.d_model), vectors.dtype)
 
     def compute_mask(self, tokens, mask=None):
         mask = super().compute_mask(tokens, mask)
-        is_reverse = keras.backend.is_float_dtype(tokens.dtype)
+        has_features = keras.backend.is_float_dtype(tokens.dtype)
+        is_reverse = has_features and len(tokens.shape) > 2
         if not self.mask_zero or is_reverse:
             return mask
         return masks.combined(masks.padding_mask(tokens, self.pad_id), mask)
@@ -116,7 +118,7 @@ class TokenEmbedding(MaskedLayer):
 
     def compute_output_spec(self, tokens, reverse=False):
         if not reverse:
-            self._check_dtype(tokens)
+            self._as_integers(tokens)
         return keras.KerasTensor(
             self.compute_output_shape(tokens.shape, reverse),
             "float32" if reverse else self.compute_dtype,
@@ -140,14 +142,19 @@ class TokenEmbedding(MaskedLayer):
             return logits
         return logits + ops.cast(self.output_bias, "float32")
 
-    def _check_dtype(self, tokens):
+    def _as_integers(self, tokens):
+        """Return tokens as integers; `Sequential` and `keras.Input` make them float32.
+
+        Floats of 16 bits are refused: they have rounded ids of more than 8 or 11 bits.
+        """
         dtype = keras.backend.standardize_dtype(tokens.dtype)
-        if keras.backend.is_float_dtype(dtype):
+        if dtype in ("float16", "bfloat16"):
             raise ValueError(
-                f"`tokens` must be integers. Received: dtype={dtype}. Make symbolic "
-                'inputs by keras.Input(shape, dtype="int32"); for logits of floats, '
-                "pass reverse=True."
+                f"`tokens` must be integers. Received: dtype={dtype}, which has "
+                "rounded large ids. Begin the model with keras.Input(shape, "
+                'dtype="int32"). For logits of floats, pass reverse=True.'
             )
+        return ops.cast(tokens, "int32") if "float" in dtype else tokens
 
     def save_own_variables(self, store):
         for number, variable in enumerate(self.weights):

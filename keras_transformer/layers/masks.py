@@ -73,6 +73,7 @@ def masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is None or mask is keras_mask(sequence):
         return sequence
+    mask = ops.convert_to_tensor(mask)
     check_padding_mask(mask, sequence)
     sequence = ops.copy(sequence)
     sequence._keras_mask = mask

@@ -77,11 +77,25 @@ def test_a_mask_of_attention_is_not_taken_for_one_of_padding(shape):
         STACKS["attention"]()(FEATURES, value_mask=mask)
 
 
-@pytest.mark.parametrize("dtype", [None, "float16", "float32"])
-def test_tokens_that_are_floats_are_refused_before_they_are_embedded(dtype):
-    """`keras.Input` makes floats, unless told."""
-    embedding = TokenEmbedding(VOCAB_SIZE, 6, mask_zero=True)
-    with pytest.raises(ValueError, match="`tokens` must be integers. .*dtype=float"):
-        embedding(keras.Input((None,), dtype=dtype))
-    with pytest.raises(ValueError, match="`tokens` must be integers. .*dtype=float"):
-        embedding(TOKENS.astype(dtype or "float64"))
+def test_a_sequential_model_begins_with_our_embedding():
+    """It has no `keras.Input`, so Keras makes the tokens float32."""
+    model = keras.Sequential(
+        [
+            TokenEmbedding(VOCAB_SIZE, 6, mask_zero=True),
+            PositionalEncoding(6),
+            keras.layers.GlobalAveragePooling1D(),
+        ]
+    )
+    longer = np.pad(TOKENS, ((0, 0), (0, 10)))
+    np.testing.assert_allclose(model(longer), model(TOKENS), atol=1e-5)
+    expected = model.layers[0](TOKENS.astype("int64"))
+    np.testing.assert_array_equal(model.layers[0](TOKENS.astype("float32")), expected)
+
+
+def test_tokens_that_half_precision_has_rounded_are_refused():
+    """Of `keras.Input` without a dtype, under a policy of mixed precision."""
+    for dtype in ("mixed_float16", "mixed_bfloat16"):
+        embedding = TokenEmbedding(VOCAB_SIZE, 6, dtype=dtype)
+        with pytest.raises(ValueError, match="`tokens` must be integers. .*=b?float16"):
+            embedding(keras.Input((None,)))
+        assert embedding(keras.Input((None,), dtype="int32")).shape == (None, None, 6)
