@@ -323,9 +323,7 @@ class TokenTrainer(TokenMetrics):
             sums, added, logits = self._training_sums(batch)
             sums = self._with_added_losses(sums, tokens, self.accumulate_steps)
             objective = self.optimizer.scale_loss((sums[0] + added) * scale)
-        gradients = tape.gradient(objective, self.trainable_variables)
-        # Embedding gradients are slices; every strategy can sum dense ones.
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = _dense_gradients(tape, objective, self.trainable_variables)
         # Infinite or NaN if any of them is. Infinities of different signs sum to NaN,
         # so absolute values are not needed.
         size = tf.add_n(
@@ -503,6 +501,19 @@ def _refuse_class_weight(class_weight):
             "pairs or tokens, pass `sample_weight`. Received: class_weight="
             f"{class_weight!r}."
         )
+
+
+def _dense_gradients(tape, objective, weights):
+    """Return dense gradients, which every strategy can sum; embeddings have slices."""
+    return [
+        # None: the objective does not use the weight.
+        tf.zeros(weight.shape, weight.dtype)
+        if gradient is None
+        else tf.convert_to_tensor(gradient)
+        for gradient, weight in zip(
+            tape.gradient(objective, weights), weights, strict=True
+        )
+    ]
 
 
 def _required_alignment(batch):

@@ -192,6 +192,38 @@ def test_a_metric_that_does_not_take_logits_is_named():
         compiled(metrics=[keras.metrics.MeanSquaredError()])
 
 
+def test_a_weight_that_the_loss_does_not_use_stays():
+    """As a head would that is trained by another step."""
+
+    class WithHead(kt.Transformer):
+        def build(self, *shapes):
+            if not self.built:
+                self.head = keras.layers.Dense(3)
+                self.head.build((None, 6))
+            super().build(*shapes)
+
+    model = WithHead(make_config())
+    model.compile(keras.optimizers.Adam(0.1), kt.LabelSmoothedCrossEntropy(0.1))
+    gradients, _, size = model.batch_gradients(SOURCE, TARGET)
+    assert np.isfinite(size)
+    names = [variable.path for variable in model.trainable_variables]
+    unused = [
+        gradient
+        for name, gradient in zip(names, gradients, strict=True)
+        if "dense" in name
+    ]
+    assert len(unused) == 2
+    assert not np.any(unused[0]) and not np.any(unused[1])
+
+
+@pytest.mark.parametrize("name", ["compute_loss", "compute_metrics"])
+def test_hooks_of_keras_that_are_not_called_are_refused(name):
+    """Silently, they would have no effect."""
+    subclass = type("Mine", (kt.Transformer,), {name: lambda self, *args: 0.0})
+    with pytest.raises(ValueError, match=f"`{name}` must not .* Received: Mine."):
+        subclass(make_config()).compile("sgd")
+
+
 def test_metrics_of_compile_are_no_part_of_weights(tmp_path):
     model, other = compiled(), compiled(metrics=["accuracy"])
     for saved, loaded in ((model, other), (other, model)):
