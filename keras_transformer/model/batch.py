@@ -173,8 +173,8 @@ def _check_shapes(batch):
 def _token_weights(weights, target):
     """Return weights that broadcast over the tokens of the target."""
     weights = tf.cast(weights, tf.float32)
-    if weights.shape.rank == 1:
-        weights = weights[:, tf.newaxis]
+    if weights.shape.rank in (None, 1):
+        weights = tf.reshape(weights, [tf.shape(weights)[0], -1])
     rows, length = target.shape
     if not (
         weights.shape.is_compatible_with([rows, length])

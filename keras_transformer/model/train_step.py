@@ -112,6 +112,13 @@ class TokenTrainer(TokenMetrics):
                 f"loss_weights={kwargs['loss_weights']!r}. To weigh pairs, pass "
                 "`sample_weight` to `fit`."
             )
+        for name in ("compute_loss", "compute_metrics"):
+            if getattr(type(self), name) is not getattr(keras.Model, name):
+                raise ValueError(
+                    f"`{name}` must not be overridden: `fit` counts tokens and does "
+                    "not call it. Use `add_loss` in `call`, or the arguments `loss` "
+                    f"and `metrics` of `compile`. Received: {type(self).__name__}."
+                )
         loss = as_token_loss(loss, *self._sample_output())
         self._compile_with_metrics(
             metrics,

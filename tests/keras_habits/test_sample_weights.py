@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.keras_habits.models import arrays, compiled
+from keras_transformer.model.batch import unpack
+from tests.keras_habits.models import arrays, compiled, make_config
 from tests.model.test_train_step import assert_same, trained_weights
 
 SOURCE, TARGET = arrays()
@@ -124,6 +125,17 @@ def test_evaluate_and_fit_on_arrays_take_weights():
     for name, value in expected.items():
         assert fitted[name] == pytest.approx([value], rel=1e-5)
         assert fitted[f"val_{name}"] == pytest.approx([value], rel=1e-5)
+
+
+def test_weights_of_an_unknown_rank_are_those_of_pairs():
+    """Where there are as many rows as tokens, they could be mistaken."""
+
+    @tf.function(input_signature=[tf.TensorSpec(None)], autograph=False)
+    def weights_of(weights):
+        data = SOURCE[:5], TARGET[:5], weights
+        return unpack(data, make_config()).weights
+
+    np.testing.assert_array_equal(weights_of(WEIGHTS[:5]), WEIGHTS[:5, None])
 
 
 @pytest.mark.parametrize(
