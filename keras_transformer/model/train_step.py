@@ -18,6 +18,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import check_at_least
+from keras_transformer.layers.custom_gradient import forgets_gradients
 from keras_transformer.layers.dropout import step_seed
 from keras_transformer.model import token_checks
 from keras_transformer.model.batch import unpack
@@ -159,6 +160,7 @@ class TokenTrainer(TokenMetrics):
         _refuse_class_weight(class_weight)
         return super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
 
+    @forgets_gradients
     def train_step(self, data: Any) -> dict[str, Tensor]:
         """Train on one batch of one replica.
 
@@ -188,6 +190,7 @@ class TokenTrainer(TokenMetrics):
         report = self._report(sums, tokens * (1.0 - skipped))
         return _logs({**report, "skipped": skipped})
 
+    @forgets_gradients
     def test_step(self, data: Any) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
         batch = self._unpack(data)

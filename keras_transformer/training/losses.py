@@ -133,7 +133,7 @@ def _smoothed(
     entropy = smoothing_entropy(epsilon, vocab_size)
 
     @custom_gradient
-    def losses(logits):
+    def losses(logits, labels):
         probabilities = tf.nn.softmax(logits)
         top = tf.reduce_max(logits, axis=-1)
         log_sum = top - tf.math.log(tf.reduce_max(probabilities, axis=-1))
@@ -147,12 +147,13 @@ def _smoothed(
         def gradient(loss_gradient, *_):
             weight = loss_gradient[:, None]
             everywhere = (probabilities - rest if epsilon else probabilities) * weight
-            return tf.tensor_scatter_nd_sub(
+            of_logits = tf.tensor_scatter_nd_sub(
                 everywhere,
                 tf.stack([tf.range(tf.size(labels)), labels], axis=1),
                 loss_gradient * (1.0 - epsilon - rest),
             )
+            return of_logits, None
 
         return (loss, nll, gold >= top), gradient
 
-    return losses(logits)
+    return losses(logits, labels)

@@ -8,7 +8,6 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.framework.ops import gradient_registry
 
 from keras_transformer.layers.layer_norm import LayerNormalization
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
@@ -40,15 +39,12 @@ def gradient_of(function, inputs):
 @MAKE
 def test_a_graph_is_freed_with_its_gradients(make):
     """TensorFlow registers the gradients of `tf.custom_gradient` for ever."""
-    before = {*gradient_registry.list()}
     own = make()
     function = tf.function(lambda inputs: gradient_of(own, inputs))
     graph = weakref.ref(function.get_concrete_function(INPUTS).graph)
-    assert {*gradient_registry.list()} > before
     del function
     gc.collect()
     assert graph() is None
-    assert {*gradient_registry.list()} == before
 
 
 @MAKE
@@ -100,7 +96,7 @@ print(megabytes() - first)
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["clear", "delete"])
 def test_twenty_models_take_hardly_more_memory_than_one(how, tmp_path):
-    """Each left 40 MB."""
+    """Each left 20 MB."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", how]
     result = subprocess.run(
