@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 # The special ids of every vocabulary this package trains. A vocabulary made elsewhere
@@ -534,7 +534,22 @@ def check_choice(name: str, value: str, choices: Collection[str]) -> None:
 
 def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
     """Build a config from a mapping, as read from JSON; ValueError for other keys."""
-    names = [field.name for field in dataclasses.fields(config_class)]
-    for key in values:
-        check_choice(f"{config_class.__name__} field", key, names)
+    if not isinstance(values, Mapping):
+        raise TypeError(
+            f"`config` must be a {config_class.__name__} or a mapping of its fields. "
+            f"Received: {values!r}."
+        )
+    _check_fields(config_class, values)
     return config_class(**values)
+
+
+def replaced(config: Any, values: Mapping[str, Any]) -> Any:
+    """Return a config with other values of some fields; ValueError for other keys."""
+    _check_fields(type(config), values)
+    return dataclasses.replace(config, **values)
+
+
+def _check_fields(config_class: type, names: Iterable[str]) -> None:
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for name in names:
+        check_choice(f"{config_class.__name__} field", name, known)

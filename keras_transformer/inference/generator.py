@@ -31,6 +31,7 @@ from keras_transformer.inference.decoder_step import FEW_ROWS
 from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.shortlist import OutputIds, Shortlist
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.wording import shown
 
 Answer = TypeVar("Answer")
 
@@ -54,6 +55,7 @@ class SequenceGenerator(tf.Module):
             `[batch, source_length]`.
 
     Raises:
+        TypeError: If the first are not a model and its tokenizer.
         ValueError: If models, tokenizer and settings do not match.
     """
 
@@ -67,6 +69,7 @@ class SequenceGenerator(tf.Module):
         token_rules: Sequence[TokenRule] = (),
     ):
         super().__init__(name=name)
+        _check_types(model, tokenizer)
         self.ensemble = Ensemble([model, *others])
         check_vocabulary(model, tokenizer)
         self.model = model
@@ -347,6 +350,20 @@ class SequenceGenerator(tf.Module):
         """Count the tokens of each row that are not padding, int32 `[batch]`."""
         is_real = tf.cast(tokens != self.model.config.pad_id, tf.int32)
         return tf.reduce_sum(is_real, axis=1)
+
+
+def _check_types(model: Any, tokenizer: Any) -> None:
+    """Raise TypeError for a path, or for arguments that are swapped or missing."""
+    if not isinstance(model, Transformer):
+        raise TypeError(
+            "`model` must be a Transformer, such as `load_model` returns. Received: "
+            f"{shown(model)}."
+        )
+    if not hasattr(tokenizer, "tokenize"):
+        raise TypeError(
+            "`tokenizer` must be the tokenizer that the model was trained with, such "
+            f"as `tokenization.load` returns. Received: {shown(tokenizer)}."
+        )
 
 
 def longest(limits: tf.Tensor) -> tf.Tensor:

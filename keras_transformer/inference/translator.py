@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from keras_transformer import given_texts
 from keras_transformer.config import (
     DecodingConfig,
     check_at_least,
+    replaced,
 )
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.decoding.rules import TokenRule
@@ -135,7 +135,7 @@ class Translator(SequenceGenerator):
         token_rules: Sequence[TokenRule] = (),
         **overrides,
     ):
-        decoding = dataclasses.replace(decoding or DecodingConfig(), **overrides)
+        decoding = replaced(decoding or DecodingConfig(), overrides)
         super().__init__(model, tokenizer, decoding, "translator", others, token_rules)
         check_num_best(num_best, decoding)
         self.num_best = num_best

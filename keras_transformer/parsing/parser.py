@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer import config, given_texts, white_space
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import DecodingConfig, replaced
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.inference.batching import in_batches, text_batch
@@ -96,7 +95,7 @@ class Parser(SequenceGenerator):
         constrained: bool = True,
         **overrides,
     ):
-        decoding = dataclasses.replace(decoding or PARSER_DECODING, **overrides)
+        decoding = replaced(decoding or PARSER_DECODING, overrides)
         super().__init__(model, tokenizer, decoding, name="parser")
         check_symbols(model, vocabulary)
         check_room(self.decoding)

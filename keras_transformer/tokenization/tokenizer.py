@@ -119,6 +119,10 @@ class Tokenizer(tf.Module):
         state = {name: getattr(self, name) for name in names}
         return type(self), (self._vocabulary, self.kind), state
 
+    def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
+        """Same as `tokenize`."""
+        return self.tokenize(text)
+
     def tokenize(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
         """Split text into ids, in the graph.
 
