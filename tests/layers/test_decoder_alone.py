@@ -43,7 +43,7 @@ def test_later_positions_are_hidden(name):
     """Their weights are zero, and what stands there changes nothing."""
     layer = DECODERS[name]()
     changed = INPUTS.copy()
-    changed[:, 4:] += 5.0
+    changed[:, 4:] = changed[:, 4:, ::-1]  # normalization would undo an addition
     before, weights = layer(INPUTS)
     after, _ = layer(changed)
     np.testing.assert_array_equal(before[:, :4], after[:, :4])
@@ -84,8 +84,9 @@ def test_a_layer_of_an_earlier_file_hides_nothing_by_itself():
         assert layer_class.from_config(config).causal == was_causal
 
 
-@pytest.mark.parametrize("layer_class", [*CLASSES, Encoder, EncoderLayer])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("layer_class", "causal"), [(Decoder, False), (DecoderLayer, True), (Encoder, True)]
+)
 def test_causality_is_part_of_the_config(layer_class, causal, tmp_path):
     inputs = keras.Input((None, 6))
     model = keras.Model(inputs, layer_class(CONFIG, causal=causal)(inputs)[0])
@@ -93,6 +94,6 @@ def test_causality_is_part_of_the_config(layer_class, causal, tmp_path):
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
     changed = INPUTS.copy()
-    changed[:, -1] += 5.0
+    changed[:, -1] = changed[:, -1, ::-1]
     is_hidden = np.allclose(loaded(changed)[:, 0], loaded(INPUTS)[:, 0])
     assert is_hidden == causal
