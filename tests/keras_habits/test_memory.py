@@ -66,7 +66,7 @@ def test_a_gradient_is_the_same_inside_and_outside_of_a_graph(make):
 
 
 PROGRAM = """
-import gc, sys
+import gc
 import keras_transformer as kt
 import keras, numpy as np
 
@@ -83,7 +83,7 @@ for cycle in range(20):
     model.compile("adam", kt.LabelSmoothedCrossEntropy(0.1))
     model.fit(tokens, tokens, batch_size=32, verbose=0)
     del model
-    if sys.argv[1] == "clear":
+    if cycle % 2:
         keras.backend.clear_session()
     else:
         gc.collect()
@@ -94,11 +94,10 @@ print(megabytes() - first)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["clear", "delete"])
-def test_twenty_models_take_hardly_more_memory_than_one(how, tmp_path):
-    """Each left 20 MB."""
+def test_twenty_models_take_hardly_more_memory_than_one(tmp_path):
+    """Each left 20 MB, whether the session was cleared or not."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "program.py", how]
+    command = [sys.executable, "program.py"]
     result = subprocess.run(
         command, cwd=tmp_path, check=True, capture_output=True, text=True
     )
