@@ -67,10 +67,8 @@ def sample(
     *,
     max_lengths: tf.Tensor,
     options: SamplingOptions,
-    bos_id: int,
-    eos_id: int,
-    pad_id: int,
     token_rules: Sequence[TokenRule] = (),
+    **special_ids: int,
 ) -> SampleResult:
     """Sample one output per sentence, token by token.
 
@@ -81,12 +79,13 @@ def sample(
         max_lengths: int32 `[batch]`. Most tokens of an output, including EOS.
         options: How to sample. The outputs have at most as many tokens as `uniforms`
             has columns.
-        bos_id: The first input.
-        eos_id: Ends an output.
-        pad_id: Fills `tokens` after the end.
         token_rules: Same as in `beam_search`, for a beam of 1. The probabilities of the
             tokens that are allowed sum to 1.
+        **special_ids: `bos_id`, `eos_id` and `pad_id`, same as in `beam_search`.
     """
+    bos_id, eos_id, pad_id = (
+        special_ids[name] for name in ("bos_id", "eos_id", "pad_id")
+    )
     limits = tf.cast(max_lengths, tf.int32)
     batch = tf.shape(limits)[0]
     max_steps = tf.reduce_max(tf.concat([limits, [0]], axis=0))

@@ -85,15 +85,11 @@ class TokenMetrics(keras.Model):
             del results["skipped"]
         return results
 
-    def _compile_with_metrics(self, metrics: Any, weighted_metrics: Any, **kwargs):
+    def _compile_with_metrics(self, metrics: Any = None, **kwargs):
         """Call Keras's `compile` with our metrics, then those of the user."""
         unweighted = keras.tree.flatten(metrics or [])
         self._num_unweighted = len(unweighted)
-        super().compile(
-            metrics=[*self._means[1:], *unweighted],
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
+        super().compile(metrics=[*self._means[1:], *unweighted], **kwargs)
         # Keras 3.15 would do this inside the first step, which fails with replicas.
         with self.distribute_strategy.scope():
             self._compile_metrics.build(*self._sample_output())

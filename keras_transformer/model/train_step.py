@@ -62,8 +62,6 @@ class TokenTrainer(TokenMetrics):
         seed: int = 0,
         guide: Any = None,
         is_packed: bool = False,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
         **kwargs,
     ) -> None:
         """Configure training.
@@ -90,11 +88,11 @@ class TokenTrainer(TokenMetrics):
             is_packed: Whether the rows given to `fit` hold several pairs each: equal
                 numbers of sources and targets in the same order, separated by EOS.
                 `evaluate` takes one pair per row.
-            metrics: More metrics of Keras, of labels `[batch, length]` and logits
-                `[batch, length, vocab_size]`. Their `sample_weight` is 0 at padding,
-                else 1. What has no finite loss is left out.
-            weighted_metrics: The same, with the weights given to `fit`; 0 at padding.
             **kwargs: Other arguments of `keras.Model.compile`, except loss weights.
+                `metrics` are of labels `[batch, length]` and logits `[batch, length,
+                vocab_size]`; their `sample_weight` is 0 at padding, else 1. What has no
+                finite loss is left out. `weighted_metrics` get the weights given to
+                `fit`, 0 at padding.
 
         Raises:
             ValueError: If `accumulate_steps` is below 1, `loss` does not return a loss
@@ -122,12 +120,7 @@ class TokenTrainer(TokenMetrics):
                 )
         loss = as_token_loss(loss, *self._sample_output())
         self._compile_with_metrics(
-            metrics,
-            weighted_metrics,
-            optimizer=optimizer,
-            loss=loss,
-            jit_compile=False,
-            **kwargs,
+            optimizer=optimizer, loss=loss, jit_compile=False, **kwargs
         )
         if self.optimizer is not None:
             # Keras 3.15 would do this inside the first step, which fails with replicas.
