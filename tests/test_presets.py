@@ -173,6 +173,7 @@ def test_every_preset_trains_on_two_replicas_saves_and_loads(
     for old, new in zip(before, model.trainable_weights, strict=True):
         assert (old != new.numpy()).any(), new.path
     vocabulary = types.SimpleNamespace(
+        tokenize=None,
         vocab_size=30,
         pad_id=0,
         bos_id=2,
