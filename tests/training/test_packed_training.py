@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_transformer import data, presets
 from keras_transformer.config import ModelConfig, TrainingConfig
 from keras_transformer.data.corpus import CorpusWriter, EncodedCorpus
+from keras_transformer.model.batch import Batch
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import run_checks, run_setup
@@ -183,7 +184,7 @@ def test_every_segment_begins_with_bos():
 def test_xla_takes_packed_rows():
     """Forward pass, loss and gradients as they are without it."""
     one_layer = {"num_layers": 1, "position_encoding": "learned", "num_positions": 7}
-    rows = tuple(map(tf.constant, (SOURCE, TARGET)))
+    rows = Batch(*map(tf.constant, (SOURCE, TARGET)))
     compiled, plain = (
         make(True, one_layer, jit_compile=jit_compile)._gradients(rows, 0, 1.0)
         for jit_compile in (True, False)
