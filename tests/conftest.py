@@ -26,12 +26,26 @@ import keras_transformer
 
 # Here, so that the flags they define outlive a program that imports them.
 from keras_transformer.cli import device_flags, programs  # noqa: F401
+from keras_transformer.inference import batching
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * 2,
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Run a quick test as programs do with few texts: without the graph optimizer.
+
+    It takes a third of the time of a small search; long tests have it.
+    """
+    if item.get_closest_marker("long"):
+        return (yield)
+    with batching.without_graph_optimizer(num_texts=1):
+        return (yield)
+
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
