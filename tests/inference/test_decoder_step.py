@@ -30,33 +30,36 @@ def test_cached_steps_equal_the_whole_pass(model, is_traced):
     other = inputs.copy()
     other[:, 1:] = 6  # what the other slots hold must not matter
     steps_of_columns = np.tile(np.arange(steps).repeat(num_beams), [3, 1])
+    tokens = np.tile(other.T[:, :, None], num_beams)
+    tokens[range(steps), :, slots] = inputs.T
+    ancestry = np.zeros((steps, 3, num_beams, steps, num_beams), bool)
+    for step in range(steps):
+        ancestry[step, :, :, step] = np.eye(num_beams, dtype=bool)
+        ancestry[step, :, :, range(step), slots[:step]] = True
+    ancestry = ancestry.reshape(steps, 3, num_beams, -1)
+    of_steps = [tf.constant(each) for each in (tokens, ancestry, slots)]
 
     def decode():
         source = full_pass.start(model, SOURCE)
         cache = kv_cache.empty(model.config, 3, num_beams * steps, "float32")
         prepared = prepared_weights.prepare(model, with_output=is_traced)
         weights = prepared_weights.step_weights(model, prepared)
-        found = []
-        for step in range(steps):
-            tokens = np.repeat(other[:, step, None], num_beams, 1)
-            tokens[:, slots[step]] = inputs[:, step]
-            ancestry = np.zeros((3, num_beams, steps, num_beams), bool)
-            ancestry[:, :, step] = np.eye(num_beams, dtype=bool)
-            ancestry[:, :, range(step), slots[:step]] = True
-            past = Past(
-                ancestry.reshape(3, num_beams, -1),
-                steps_of_columns,
-                np.int32(step * num_beams),
-            )
+
+        def take_step(step, found, cache):
+            tokens, ancestry, slot = (each[step] for each in of_steps)
+            past = Past(ancestry, steps_of_columns, step * num_beams)
             logits, cache = decode_step(
-                model.config, weights, tokens, np.int32(step), past, source, cache
+                model.config, weights, tokens, step, past, source, cache
             )
-            found.append(logits[:, slots[step]])
-        return found
+            return step + 1, found.write(step, logits[:, slot]), cache
+
+        first = tf.constant(0), tf.TensorArray(tf.float32, steps), cache
+        _, found, _ = tf.while_loop(lambda step, *_: step < steps, take_step, first)
+        return found.stack()
 
     found = tf.function(decode, autograph=False)() if is_traced else decode()
     expected = np.asarray(model(SOURCE, inputs))
-    np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
+    np.testing.assert_allclose(np.moveaxis(found, 0, 1), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("is_traced", [False, True])
@@ -104,7 +107,11 @@ def test_equal_layers_are_traced_once(model, monkeypatch):
 
 def test_one_hypothesis_stays_known_as_one(model):
     """A loop over steps that is told no other shapes must take what a step returns."""
-    step = tf.function(lambda columns: one_step(model, SOURCE[:1], columns))
+
+    @tf.function(autograph=False)
+    def step(columns):
+        return one_step(model, SOURCE[:1], columns)
+
     concrete = step.get_concrete_function(tf.TensorSpec([], tf.int32))
     assert concrete.structured_outputs.shape[0] == 1
 

@@ -38,6 +38,19 @@ def make(parts, **options):
     return Translator(*parts, extra_decode_length=5, **options)
 
 
+@pytest.fixture(scope="module")
+def translator(parts):
+    """A translator whose search is traced once for all tests."""
+    return make(parts)
+
+
+@pytest.fixture(scope="module")
+def greedy(parts):
+    """A source of five words, and what greedy search finds for it."""
+    source = tf.constant(parts[1].encode_rows(["A dog runs!"]))
+    return source, make(parts, beam_size=1).search(source)
+
+
 @pytest.mark.long
 def test_attention_is_that_of_the_head_that_aligns(parts):
     """The second of the last layer; without one the mean of the first of two layers."""
@@ -149,9 +162,8 @@ def test_batches_of_long_texts_are_small():
     ]
 
 
-def test_translations_come_back_in_the_order_of_the_sources(parts):
+def test_translations_come_back_in_the_order_of_the_sources(translator):
     """Sorting into batches by length must not show."""
-    translator = make(parts)
     together = translator.translate(MIXED, batch_size=2)
     single = [translator.translate([text])[0] for text in MIXED]
     assert [t.text for t in together] == [t.text for t in single]
@@ -246,13 +258,12 @@ def test_what_is_kept_is_saved_with_its_owner(parts, tmp_path):
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_no_step_reads_a_variable(parts, is_prepared):
+def test_no_step_reads_a_variable(translator, is_prepared):
     """The step of a search is the innermost loop.
 
     Nor does anything gather rows of a variable: TensorFlow would copy that variable at
     each later read as a whole.
     """
-    translator = make(parts)
     if is_prepared:
         translator = translator.with_prepared_weights()
     text = tf.TensorSpec([None], tf.string)
@@ -285,8 +296,8 @@ def test_no_step_reads_a_variable(parts, is_prepared):
     assert "ResourceGather" not in set().union(*map(operations, functions))
 
 
-def test_a_source_without_words_becomes_nothing(parts):
-    translation = make(parts).translate(["  "])[0]
+def test_a_source_without_words_becomes_nothing(translator):
+    translation = translator.translate(["  "])[0]
     assert (translation.text, translation.score, translation.truncated) == (
         "",
         0.0,
@@ -294,8 +305,7 @@ def test_a_source_without_words_becomes_nothing(parts):
     )
 
 
-def test_no_source_gives_no_translation(parts):
-    translator = make(parts)
+def test_no_source_gives_no_translation(translator):
     assert translator.translate([]) == []
     assert translator([]) == []
     assert translator.translate_batch(tf.constant([], tf.string))["scores"].shape == (
@@ -304,8 +314,7 @@ def test_no_source_gives_no_translation(parts):
     )
 
 
-def test_a_string_gives_a_string_and_a_list_a_list(parts):
-    translator = make(parts)
+def test_a_string_gives_a_string_and_a_list_a_list(translator):
     assert translator("A dog") == translator(["A dog"])[0]
 
 
@@ -319,18 +328,15 @@ def test_long_sources_are_cut_at_the_end_and_said_to_be(parts):
     assert long.text == other.text
 
 
-def test_output_is_at_most_input_plus_extra_tokens(parts):
+def test_output_is_at_most_input_plus_extra_tokens(greedy):
     """§6.1: input length + 50; an untrained model runs into it."""
-    model, tokenizer = parts
-    translator = make(parts, beam_size=1)
-    source = tokenizer.encode_rows(["one two"])
-    result = translator.search(tf.constant(source))
+    source, result = greedy
     assert result.tokens.shape[2] == source.shape[1] + 5
     assert int(result.lengths[0, 0]) <= source.shape[1] + 5
 
 
-def test_nbest_is_sorted_and_begins_with_the_best(parts):
-    one = make(parts).translate(["A dog"])[0]
+def test_nbest_is_sorted_and_begins_with_the_best(parts, translator):
+    one = translator.translate(["A dog"])[0]
     many = make(parts, num_best=3).translate(["A dog"])[0]
     scores = [hypothesis.score for hypothesis in many.nbest]
     assert scores == sorted(scores, reverse=True)
@@ -338,11 +344,9 @@ def test_nbest_is_sorted_and_begins_with_the_best(parts):
     assert len({hypothesis.text for hypothesis in many.nbest}) > 1
 
 
-def test_scores_are_log_probabilities_over_the_penalty(parts):
+def test_scores_are_log_probabilities_over_the_penalty(parts, greedy):
     """The score of greedy search, worked out from the whole-sentence pass."""
-    model, tokenizer = parts
-    source = tokenizer.encode_rows(["A dog runs!"])
-    result = make(parts, beam_size=1).search(tf.constant(source))
+    model, (source, result) = parts[0], greedy
     length = int(result.lengths[0, 0])
     target = result.tokens[0, :1, :length]
     logits = model(source, model.shift_right(target))
@@ -411,6 +415,7 @@ def saved(parts, tmp_path_factory):
 
 @pytest.mark.long
 def test_the_export_translates_as_the_translator_does(parts, saved):
+    assert saved.name == "1"
     ours = make(parts).translate(MIXED, batch_size=2)
     theirs = saved_model.translate(saved, MIXED, batch_size=3)
     assert [t.text for t in theirs] == [t.text for t in ours]
@@ -444,13 +449,11 @@ def test_the_export_runs_moved_in_a_process_without_this_package(
     assert result.stdout.splitlines()[-1] == str(expected)
 
 
-def test_each_export_is_the_next_version(parts, saved):
-    assert saved.name == "1"
-    (saved.parent / "7").mkdir()
-    (saved.parent / "notes").mkdir()
-    assert saved_model.next_version(saved.parent) == 8
-    (saved.parent / "7").rmdir()
-    assert saved_model.next_version(saved.parent / "absent") == 1
+def test_each_export_is_the_next_version(tmp_path):
+    for name in ("1", "7", "notes"):
+        (tmp_path / name).mkdir()
+    assert saved_model.next_version(tmp_path) == 8
+    assert saved_model.next_version(tmp_path / "absent") == 1
 
 
 @pytest.mark.long
