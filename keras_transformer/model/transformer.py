@@ -20,6 +20,7 @@ from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
     positions_in_segments,
 )
+from keras_transformer.model import quantization
 from keras_transformer.model.token_checks import check_argument
 from keras_transformer.model.train_step import TokenTrainer
 
@@ -58,8 +59,9 @@ class Transformer(TokenTrainer):
             a graph) or longer than the learned positions, or `segments` are given and
             attention is restricted.
 
-    `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`; the train step
-    shifts the targets.
+    The tokens may also be one argument: `(source_tokens, decoder_inputs)`, or a dict
+    with these names. `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`;
+    the train step shifts the targets.
     """
 
     def __init__(self, config: ModelConfig | dict | None = None, **kwargs):
@@ -161,6 +163,15 @@ class Transformer(TokenTrainer):
             **kwargs,
         )
 
+    def __call__(self, *args, **kwargs):
+        """Call the model; see the class. Takes tokens in one structure, too."""
+        inputs = args[0] if len(args) == 1 else None
+        if isinstance(inputs, dict):
+            return super().__call__(**inputs, **kwargs)
+        if isinstance(inputs, (tuple, list)) and len(inputs) == 2:
+            return super().__call__(*inputs, **kwargs)
+        return super().__call__(*args, **kwargs)
+
     def call(
         self,
         source_tokens,
@@ -237,11 +248,16 @@ class Transformer(TokenTrainer):
         return masks.segments(tokens, self.config.eos_id)
 
     def get_config(self):
-        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
+        config = {**super().get_config(), "config": dataclasses.asdict(self.config)}
+        quantized = quantization.get_config(self)
+        return {**config, "quantized": quantized} if quantized else config
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**config)
+        quantized = config.pop("quantized", {})
+        model = cls(**config)
+        quantization.apply(model, quantized)
+        return model
 
     def embed_source(
         self, source_tokens: Tensor, segments: Tensor | None = None

@@ -112,10 +112,53 @@ def test_a_subclass_is_saved_and_loaded(tmp_path):
     again.fit(SOURCE, TARGET, verbose=0)
 
 
-@pytest.mark.long
-def test_a_quantized_model_is_close_to_the_model():
-    model = make_model()
+@pytest.mark.parametrize(
+    ("mode", "tolerance"),
+    [
+        pytest.param("int8", 0.1, marks=pytest.mark.long),
+        pytest.param("int4", 1.0, marks=pytest.mark.long),
+        ("float8", 0.3),
+    ],
+)
+def test_a_quantized_model_is_close_to_the_model_and_is_saved(
+    mode, tolerance, tmp_path
+):
+    """Twice, because a loaded model is saved again."""
+    model = make_model(norm_placement="pre")
     before = model(SOURCE, TARGET)
     with pytest.warns(UserWarning, match="quantize"):
-        model.quantize("int8")
-    np.testing.assert_allclose(model(SOURCE, TARGET), before, atol=0.1)
+        model.quantize(mode)
+    logits = model(SOURCE, TARGET)
+    np.testing.assert_allclose(logits, before, atol=tolerance)
+    again = model
+    for name in ("one.keras", "two.keras"):
+        again.save(tmp_path / name)
+        again = keras.saving.load_model(tmp_path / name)
+        np.testing.assert_array_equal(again(SOURCE, TARGET), logits)
+    assert not np.array_equal(logits, before)
+
+
+ONE_ARGUMENT = {
+    "tuple": lambda source, target: (source, target),
+    "list": lambda source, target: [source, target],
+    "dict": lambda source, target: {"source_tokens": source, "decoder_inputs": target},
+}
+
+
+@pytest.mark.parametrize("structure", ONE_ARGUMENT.values(), ids=ONE_ARGUMENT)
+def test_inputs_in_one_structure_are_the_two_arguments(structure):
+    """Same as in `fit` and `predict`, and as other models with two inputs take them."""
+    model = make_model()
+    expected = model(SOURCE, TARGET)
+    np.testing.assert_array_equal(model(structure(SOURCE, TARGET)), expected)
+    logits = model(structure(SOURCE, TARGET), training=True)
+    np.testing.assert_array_equal(logits, expected)
+    whole = keras.Model(model.inputs, model(structure(*model.inputs)))
+    np.testing.assert_allclose(whole([SOURCE, TARGET]), expected, atol=1e-6)
+
+
+def test_inputs_in_one_structure_have_two_parts():
+    with pytest.raises(TypeError, match="'decoder_inputs'"):
+        make_model()(SOURCE)
+    with pytest.raises(TypeError, match="'decoder_inputs'"):
+        make_model()({"source_tokens": SOURCE})
