@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import numbers
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -129,6 +130,7 @@ class ModelConfig:
     eos_id: int = EOS_ID
 
     def __post_init__(self):
+        _use_plain_numbers(self)
         sizes = ("vocab_size", "num_layers", "d_model", "d_ff", "num_heads")
         for name in (*sizes, "num_positions"):
             check_at_least(name, getattr(self, name), 1)
@@ -307,6 +309,7 @@ class TrainingConfig:
     average_last: int = 5
 
     def __post_init__(self):
+        _use_plain_numbers(self)
         for name in (
             "train_steps",
             "tokens_per_batch",
@@ -392,6 +395,7 @@ class DecodingConfig:
     allow_unk: bool = False
 
     def __post_init__(self):
+        _use_plain_numbers(self)
         check_at_least("beam_size", self.beam_size, 1)
         check_at_least("extra_decode_length", self.extra_decode_length, 0)
         check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
@@ -400,6 +404,7 @@ class DecodingConfig:
         if self.max_output_length is not None:
             check_at_least("max_output_length", self.max_output_length, 1)
         check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
+        _check_number("length_penalty_alpha", self.length_penalty_alpha)
         if not 0 <= self.length_penalty_alpha < math.inf:
             raise ValueError(
                 "`length_penalty_alpha` must be a number of at least 0. "
@@ -433,8 +438,12 @@ class PairFilters:
     drop_too_long: bool = True
 
     def __post_init__(self):
+        _use_plain_numbers(self)
         check_at_least("max_length", self.max_length, 2)
-        if self.max_length_ratio is not None and not self.max_length_ratio >= 1:
+        if self.max_length_ratio is None:
+            return
+        _check_number("max_length_ratio", self.max_length_ratio)
+        if not self.max_length_ratio >= 1:
             raise ValueError(
                 "`max_length_ratio` must be at least 1, or None for no limit. "
                 f"Received: max_length_ratio={self.max_length_ratio}."
@@ -465,6 +474,7 @@ class PairEncoding:
     placeholder_rate: float = 0.5
 
     def __post_init__(self):
+        _use_plain_numbers(self)
         check_at_least("subword_encodings", self.subword_encodings, 1)
         check_rate("subword_dropout", self.subword_dropout)
         check_at_least("placeholders", self.placeholders, 0)
@@ -484,23 +494,31 @@ class PairEncoding:
         return *singles, *(tag for pair in self.tags for tag in pair)
 
 
-def check_integer(name: str, value: Any) -> None:
-    """Raise unless `value` is an integer."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def check_integer(name: str, value: Any) -> int:
+    """Return an integer, also one of NumPy, as an int; raise TypeError for others."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
+    return int(value)
 
 
-def check_at_least(name: str, value: Any, minimum: int) -> None:
-    """Raise unless `value` is an integer of at least `minimum`."""
-    check_integer(name, value)
+def check_at_least(name: str, value: Any, minimum: int) -> int:
+    """Return an integer of at least `minimum`, as `check_integer` does, or raise."""
+    value = check_integer(name, value)
     if value < minimum:
         raise ValueError(
             f"`{name}` must be at least {minimum}. Received: {name}={value}."
         )
+    return value
+
+
+def _check_number(name, value):
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number. Received: {name}={value!r}.")
 
 
 def check_weight(name: str, value: float) -> None:
     """Raise ValueError unless `value` is finite and at least 0."""
+    _check_number(name, value)
     if not 0 <= value < math.inf:
         raise ValueError(
             f"`{name}` must be a finite number, at least 0. Received: {name}={value}."
@@ -509,6 +527,7 @@ def check_weight(name: str, value: float) -> None:
 
 def check_above_zero(name: str, value: float) -> None:
     """Raise unless `value` is a finite number above 0."""
+    _check_number(name, value)
     if not 0 < value < math.inf:
         raise ValueError(
             f"`{name}` must be a finite number above 0. Received: {name}={value}."
@@ -517,6 +536,7 @@ def check_above_zero(name: str, value: float) -> None:
 
 def check_rate(name: str, value: float) -> None:
     """Raise unless `value` is in [0, 1)."""
+    _check_number(name, value)
     if not 0 <= value < 1:
         raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={value}.")
 
@@ -541,6 +561,16 @@ def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
         )
     _check_fields(config_class, values)
     return config_class(**values)
+
+
+def _use_plain_numbers(config):
+    """Replace NumPy's numbers, which JSON and Keras do not take, by Python's."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, (bool, int, float)) or not isinstance(value, numbers.Real):
+            continue
+        plain = int if isinstance(value, numbers.Integral) else float
+        object.__setattr__(config, field.name, plain(value))
 
 
 def replaced(config: Any, values: Mapping[str, Any]) -> Any:

@@ -132,19 +132,11 @@ class MultiHeadAttention(MaskedLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        sizes = {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "key_dim": key_dim,
-            "value_dim": value_dim,
-        }
-        for name, size in sizes.items():
-            config_lib.check_at_least(name, size, 1)
         config_lib.check_rate("dropout_rate", dropout_rate)
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim
+        self.d_model = config_lib.check_at_least("d_model", d_model, 1)
+        self.num_heads = config_lib.check_at_least("num_heads", num_heads, 1)
+        self.key_dim = config_lib.check_at_least("key_dim", key_dim, 1)
+        self.value_dim = config_lib.check_at_least("value_dim", value_dim, 1)
         self.use_bias = use_bias
         self.dropout_rate = dropout_rate
 

@@ -73,10 +73,8 @@ class TokenEmbedding(MaskedLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        config_lib.check_at_least("vocab_size", vocab_size, 1)
-        config_lib.check_at_least("d_model", d_model, 1)
-        self.vocab_size = vocab_size
-        self.d_model = d_model
+        self.vocab_size = config_lib.check_at_least("vocab_size", vocab_size, 1)
+        self.d_model = config_lib.check_at_least("d_model", d_model, 1)
         self.use_output_bias = use_output_bias
         self.mask_zero = mask_zero
         self.pad_id = pad_id

@@ -48,12 +48,10 @@ class FeedForward(MaskedLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        config_lib.check_at_least("d_model", d_model, 1)
-        config_lib.check_at_least("d_ff", d_ff, 1)
         config_lib.check_rate("dropout_rate", dropout_rate)
         config_lib.check_choice("activation", activation, config_lib.ACTIVATIONS)
-        self.d_model = d_model
-        self.d_ff = d_ff
+        self.d_model = config_lib.check_at_least("d_model", d_model, 1)
+        self.d_ff = config_lib.check_at_least("d_ff", d_ff, 1)
         self.dropout_rate = dropout_rate
         self.activation = activation
 

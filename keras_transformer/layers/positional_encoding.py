@@ -98,10 +98,9 @@ class PositionalEncoding(MaskedLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        config_lib.check_at_least("d_model", d_model, 1)
         config_lib.check_choice("encoding", encoding, config_lib.POSITION_ENCODINGS)
         config_lib.check_choice("layout", layout, config_lib.POSITION_LAYOUTS)
-        self.d_model = d_model
+        self.d_model = config_lib.check_at_least("d_model", d_model, 1)
         self.encoding = encoding
         self.layout = layout
         self.first_position = first_position

@@ -151,7 +151,8 @@ def _spelled(part):
     if isinstance(part, dict):
         return "{" + ", ".join(f"{name!r}: array" for name in part) + "}"
     if isinstance(part, (tuple, list)):
-        return f"({', '.join(map(_spelled, part))})"
+        more = f", ... {len(part)} in all" if len(part) > 4 else ""
+        return f"({', '.join(map(_spelled, part[:4]))}{more})"
     return "None" if part is None else "array"
 
 

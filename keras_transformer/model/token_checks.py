@@ -90,6 +90,31 @@ def checked_tokens(
     return tokens
 
 
+def check_padding_follows(name: str, tokens: Tensor, pad_id: int) -> None:
+    """Raise if padding comes before the tokens of all rows that have any.
+
+    `keras.utils.pad_sequences` pads so unless it is told otherwise. BOS would then come
+    before padding, and translations, whose rows begin with a token, would be another
+    task than training.
+
+    Args:
+        name: The name of the tokens.
+        tokens: Integers `[batch, length]`, not in a graph.
+        pad_id: The id of padding.
+
+    Raises:
+        ValueError: If padding comes first.
+    """
+    is_token = tf.not_equal(tokens, pad_id)
+    left, right = is_token[:, :-1], is_token[:, 1:]
+    comes_first, follows = tf.reduce_any(~left & right), tf.reduce_any(left & ~right)
+    if comes_first and not follows:
+        raise ValueError(
+            f"`{name}` must have padding after the tokens of a row. Received: padding "
+            "before them. Pass padding='post' to `keras.utils.pad_sequences`."
+        )
+
+
 def checked_weights(weights: Tensor) -> Tensor:
     """Return weights after a check that none is negative or NaN.
 

@@ -473,7 +473,12 @@ class TokenTrainer(TokenMetrics):
         arrays = (np.ndarray, tf.Tensor, tf.RaggedTensor)
         if parts and all(isinstance(part, arrays) for part in parts):
             with tf.device("CPU"):
-                self._unpack(data)
+                batch = self._unpack(data)
+                names = {"source_tokens": batch.source}
+                if batch.decoder_inputs is None:
+                    names["target_tokens"] = batch.target
+                for name, tokens in names.items():
+                    token_checks.check_padding_follows(name, tokens, self.config.pad_id)
 
     def _sum_over_tokens(self, batch, values):
         return batch.weighted_sum(values, self.config.pad_id)

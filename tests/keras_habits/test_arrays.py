@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.model.token_checks import checked_tokens, naming_failures
+from keras_transformer.model.token_checks import (
+    check_padding_follows,
+    checked_tokens,
+    naming_failures,
+)
 from tests.keras_habits.models import arrays, compiled, make_config, make_model
 
 SOURCE, TARGET = arrays()
@@ -143,3 +147,25 @@ def test_symbolic_inputs_of_floats_are_named():
     model = make_model()
     with pytest.raises(TypeError, match="`source_tokens` must be integers.*float32"):
         model(keras.Input((None,)), keras.Input((None,)))
+
+
+ROWS = [[5, 6, 3], [7, 3], [8, 9, 10, 3]]
+
+
+@pytest.mark.parametrize("name", ["source_tokens", "target_tokens"])
+def test_padding_before_the_tokens_is_named(name):
+    """As `pad_sequences` puts it; BOS would come before padding, not before a token."""
+    after = keras.utils.pad_sequences(ROWS, padding="post")
+    before = keras.utils.pad_sequences(ROWS)
+    pair = {"source_tokens": after, "target_tokens": after, name: before}
+    with pytest.raises(ValueError, match=f"`{name}` must have padding after .*'post'"):
+        compiled().fit(*pair.values(), verbose=0)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [ROWS[:1], [[0, 0], [5, 3]], [[0, 5, 3], [6, 3, 0]], [[5, 0, 3, 0]]],
+    ids=["none", "whole rows", "both sides", "within"],
+)
+def test_other_padding_is_left_to_the_user(rows):
+    check_padding_follows("source_tokens", np.array(rows), 0)
