@@ -118,8 +118,13 @@ def export(
         chosen = {name: chosen[name] for name in signatures}
     with atomic_files.folder_aside(export_dir / "new") as aside:
         try:
-            owner = _owner(served, chosen.values())
-            tf.saved_model.save(owner, str(aside), signatures=chosen)
+            # As concrete functions: the saving would trace others a second time.
+            traced = {
+                name: function.get_concrete_function()
+                for name, function in chosen.items()
+            }
+            owner = _owner(served, traced.values())
+            tf.saved_model.save(owner, str(aside), signatures=traced)
         except tf.errors.OpError as error:
             raise OSError(
                 f"Could not write the export into {export_dir}: "
@@ -136,15 +141,14 @@ def export(
         return atomic_files.rename_to_number(aside, export_dir, next_version)
 
 
-def _owner(searcher: SequenceGenerator, functions: Iterable[Callable]) -> tf.Module:
+def _owner(searcher: SequenceGenerator, functions: Iterable[Any]) -> tf.Module:
     """Return a module with only the tokenizer and the weights that functions read.
 
     SavedModel traces and writes all functions of the saved object, so it must not be
     the serving module. It also writes Keras variables as copies that the functions do
     not read. Python's loader repairs that, TF Serving's does not (Keras 3.15).
     """
-    traced = [function.get_concrete_function() for function in functions]
-    read = {handle.ref() for each in traced for handle in each.captured_inputs}
+    read = {handle.ref() for each in functions for handle in each.captured_inputs}
     owner = tf.Module(name="serving")
     owner.weights = [
         variable
