@@ -45,7 +45,7 @@ def assert_same(result, expected):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_graph_and_xla_equal_eager(eager, jit_compile):
     logits, expected = eager
-    compiled = tf.function(search_logits, jit_compile=jit_compile)
+    compiled = tf.function(search_logits, autograph=False, jit_compile=jit_compile)
     result = compiled(logits, tf.constant(LIMITS))
     assert_same(result, expected)
     assert result.tokens.shape == (3, 3, MAX_STEPS)
@@ -97,7 +97,7 @@ def alternating_search(limits, max_steps, **changes):
 
 
 def test_max_steps_may_be_a_tensor_outside_xla():
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
     def searched(limits):
         return alternating_search(limits, tf.reduce_max(limits))
 
@@ -107,7 +107,7 @@ def test_max_steps_may_be_a_tensor_outside_xla():
 
 
 def test_beam_of_one_runs_with_an_open_batch_size():
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
     def searched(limits):
         return alternating_search(limits, 3, config=DecodingConfig(beam_size=1))
 
@@ -189,7 +189,10 @@ def test_bad_answers_of_the_step_function_are_named(answer, message):
 
 
 def test_logits_of_an_unknown_beam_are_refused_in_a_graph():
-    @tf.function(input_signature=[tf.TensorSpec([None, None, None], tf.float32)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None, None], tf.float32)],
+        autograph=False,
+    )
     def searched(logits):
         return alternating_search([3], 3, step_fn=lambda *x: (logits, x[-1]))
 

@@ -37,19 +37,26 @@ def is_nested(tokens):
     return not opened
 
 
-def walk(source, limit, choose):
-    """Return a sequence of allowed tokens that `choose` picks."""
+def walks(source, limit, choose, count=1):
+    """Return sequences of allowed tokens that `choose` picks."""
     rule = make_rule()
     wanted = rule.wanted(tf.constant([source]), tf.zeros([1, 0], tf.int32))
-    tokens = []
-    while len(tokens) < limit and EOS_ID not in tokens:
-        # After the tokens so far, padding that may be outside of the vocabulary.
-        row = tokens + [VOCAB_SIZE + 5] * (limit - len(tokens))
-        allowed = allowed_by(rule, [[row]], len(tokens), wanted, limit)
-        choices = np.flatnonzero(allowed[0, 0])
-        assert len(choices), tokens
-        tokens.append(int(choose(choices)))
-    return tokens
+
+    @tf.function(autograph=False)
+    def allowed(row, step):
+        hypotheses = Hypotheses([[row]], tf.constant([limit]), tf.range(VOCAB_SIZE))
+        return rule(hypotheses, step, {"wanted": wanted})[0, 0]
+
+    for _ in range(count):
+        tokens = []
+        while len(tokens) < limit and EOS_ID not in tokens:
+            # After the tokens so far, padding that may be outside of the vocabulary.
+            row = tokens + [VOCAB_SIZE + 5] * (limit - len(tokens))
+            asked = allowed(tf.constant(row), tf.constant(len(tokens)))
+            choices = np.flatnonzero(asked)
+            assert len(choices), tokens
+            tokens.append(int(choose(choices)))
+        yield tokens
 
 
 def symbols_of(tokens):
@@ -71,8 +78,7 @@ SOURCES = [
 def test_random_outputs_have_every_symbol_as_often_as_the_source(source, room):
     draw = np.random.default_rng(room)
     limit = len(source) + room
-    for _ in range(10):
-        tokens = walk(source, limit, draw.choice)
+    for tokens in walks(source, limit, draw.choice, count=10):
         assert symbols_of(tokens) == symbols_of(source)
         assert is_nested(tokens)
 
@@ -84,7 +90,7 @@ def test_symbols_wait_no_longer_than_the_limit_allows(source):
     def unwilling(choices):
         return WORD if WORD in choices else choices[0]
 
-    tokens = walk(source, len(source) + 4, unwilling)
+    (tokens,) = walks(source, len(source) + 4, unwilling)
     assert symbols_of(tokens) == symbols_of(source)
     assert is_nested(tokens)
 
