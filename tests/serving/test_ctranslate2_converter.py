@@ -20,6 +20,7 @@ PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("
 
 
 GREEDY = DecodingConfig(beam_size=1)
+LONG = pytest.mark.long
 
 
 def make_translator(decoding=GREEDY, **options):
@@ -87,27 +88,25 @@ def test_both_find_the_same_words(tmp_path):
         beam_size=1,
         max_decoding_length=8,
     )
-    for (text, _), result in zip(PAIRS, greedy, strict=True):
-        tokens, _ = translator.source_tokens(tf.constant([text]))
-        found = translator.search(tokens).tokens[0, 0].numpy()[:8]
-        own = [p.decode() for p in translator.tokenizer.pieces(found).numpy() if p]
-        assert [p for p in own if p != "</s>"] == result.hypotheses[0]
+    found = own_search(translator, [source for source, _ in PAIRS])
+    for (own, _), result in zip(found, greedy, strict=True):
+        assert own[:8] == result.hypotheses[0]
 
 
-def own_search(translator, text):
-    """Return the pieces of the best hypothesis, without EOS, and its score."""
-    found = translator.search(translator.source_tokens(tf.constant([text]))[0])
-    pieces = translator.tokenizer.pieces(found.tokens[0, 0]).numpy()
-    return [p.decode() for p in pieces if p not in (b"", b"</s>")], found.scores[0, 0]
+def own_search(translator, texts):
+    """Return the pieces of each best hypothesis, without EOS, and its score."""
+    found = translator.search(translator.source_tokens(tf.constant(texts))[0])
+    rows = translator.tokenizer.pieces(found.tokens[:, 0]).numpy()
+    pieces = [[p.decode() for p in row if p not in (b"", b"</s>")] for row in rows]
+    return list(zip(pieces, found.scores[:, 0], strict=True))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [2, *(pytest.param(n, marks=LONG) for n in (1, 3))])
 def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
     translator = make_translator(DecodingConfig(beam_size=1, no_repeat_ngram_size=size))
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
-    for text in LINES:
-        own, _ = own_search(translator, text)
+    for text, (own, _) in zip(LINES, own_search(translator, LINES), strict=True):
         (result,) = theirs.translate_batch(
             [pieces_of(translator, text)],
             beam_size=1,
@@ -117,7 +116,7 @@ def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
         assert own == result.hypotheses[0]
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [2, pytest.param(1, marks=LONG)])
 def test_a_beam_without_repeated_ngrams_keeps_the_models_probabilities(tmp_path, size):
     """CTranslate2 rescales the probabilities of the tokens that are left instead.
 
@@ -126,8 +125,8 @@ def test_a_beam_without_repeated_ngrams_keeps_the_models_probabilities(tmp_path,
     translator = make_translator(DecodingConfig(beam_size=4, no_repeat_ngram_size=size))
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
-    for text in LINES:
-        own, score = own_search(translator, text)
+    found = own_search(translator, LINES)
+    for text, (own, score) in zip(LINES, found, strict=True):
         ngrams = [tuple(own[i : i + size]) for i in range(len(own) - size + 1)]
         assert len(ngrams) == len(set(ngrams)) > 10
         (scored,) = theirs.score_batch([pieces_of(translator, text)], [own])
