@@ -171,7 +171,9 @@ def test_an_evaluation_says_that_the_model_is_not_told_the_language(
     assert (UNTOLD not in capfd.readouterr().err) == is_told
 
 
-@pytest.mark.parametrize("form", ["lines", "text"])
+@pytest.mark.parametrize(
+    "form", ["lines", pytest.param("text", marks=pytest.mark.long)]
+)
 def test_the_first_line_that_is_told_wrong_is_named(
     folder, choosing, program_of, capfd, form
 ):
@@ -195,7 +197,7 @@ def test_the_first_line_that_is_told_wrong_is_named(
     assert [not line for line in found] == ["fr" in line for line in lines]
 
 
-@pytest.mark.parametrize("default", [None, "en"])
+@pytest.mark.parametrize("default", [pytest.param(None, marks=pytest.mark.long), "en"])
 def test_a_signature_takes_the_language_of_each_text(folder, translator, default):
     """Whatever the language of the source is said to be, and of other signatures."""
     chosen = ModelDir(folder / "model").load_translator(languages=(None, default))

@@ -123,7 +123,8 @@ def test_parameter_counts_of_the_paper():
         attention, norm = 4 * d * d, 2 * d
         ffn = 2 * d * ff + ff + d
         by_hand = 37_000 * d + 6 * (3 * attention + 2 * ffn + 5 * norm)
-        count = Transformer(presets.get(name).model).count_params()
+        with skip_weight_init():
+            count = Transformer(presets.get(name).model).count_params()
         assert count == by_hand
         assert abs(count / paper - 1) < 0.07
 

@@ -64,7 +64,10 @@ def test_encoder_outputs_and_logits_are_those_of_the_original_library(published)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "beam_size"), [("greedy", 1), ("beam", 4)])
+@pytest.mark.parametrize(
+    ("kind", "beam_size"),
+    [pytest.param("greedy", 1, marks=pytest.mark.long), ("beam", 4)],
+)
 def test_searches_find_the_outputs_of_the_original_library(published, kind, beam_size):
     model_dir, wanted, _ = published
     translator = model_dir.load_translator(beam_size=beam_size)
