@@ -1,5 +1,6 @@
 """Small folders in the formats of published models, with random weights."""
 
+import functools
 import json
 
 import numpy as np
@@ -76,6 +77,28 @@ def tensors_of(model, tensor_names):
     return found
 
 
+def _made_once(write):
+    """Let a function that writes a folder make the model of the same options once."""
+    made = {}
+
+    @functools.wraps(write)
+    def write_again(folder, *options, **named):
+        key = (*options, *sorted(named.items()))
+        if key not in made:
+            model = write(folder, *options, **named)
+            files = {path.name: path.read_bytes() for path in folder.iterdir()}
+            made[key] = model, files
+            return model
+        model, files = made[key]
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        return model
+
+    return write_again
+
+
+@_made_once
 def write_huggingface(folder, family="marian", separate=False):
     """Write a folder as Transformers does, and return the model in it.
 
@@ -140,6 +163,7 @@ def write_huggingface(folder, family="marian", separate=False):
     return model
 
 
+@_made_once
 def write_marian(folder, separate=False, tied=True):
     """Write a folder as Marian does, without a row for padding; return the model.
 

@@ -195,7 +195,10 @@ def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
     assert tokenizer.detokenize([with_language])[0].numpy() == b"one two"
 
 
-@pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(
+    "place",
+    ["generation_config.json", pytest.param("config.json", marks=pytest.mark.long)],
+)
 def test_no_search_chooses_a_suppressed_id(tmp_path, place):
     """The bias of padding makes it the likeliest token of all."""
     original = small_published.write_huggingface(tmp_path / "published")
