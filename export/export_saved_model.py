@@ -71,6 +71,13 @@ _PACKED_KERNELS = flags.DEFINE_bool(
     "translates one sentence in a fifth less time. The file is 1.6 times as large, 1.3 "
     "times with --signatures=serving_default.",
 )
+_DEVICE = flags.DEFINE_enum(
+    "device",
+    "cpu",
+    ["cpu", "gpu"],
+    "What searches can be compiled for, one program for each of a few sizes: on a GPU "
+    "all, on a CPU those of small models. Either export runs on both.",
+)
 _WARMUP = flags.DEFINE_bool(
     "warmup",
     None,
@@ -131,6 +138,7 @@ def main() -> dict:
         check_texts=texts_to_check(searcher),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
+        device=_DEVICE.value,
     )
     description = saved_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())

@@ -76,17 +76,24 @@ def from_model_dir(
         FileNotFoundError: If there is no model.
         ValueError: If the options do not fit it.
     """
-    from keras_transformer.inference import batching
+    from keras_transformer.inference import batching, hardware
+    from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(path)
-    translator = model_dir.load_translator(**options).with_prepared_weights()
+    translator = model_dir.load_translator(**options)
+    # Large batches, for which a CPU needs no programs.
+    sizes = translator.program_sizes("gpu") if hardware.has_gpu() else ()
+    translator = translator.with_prepared_weights(program_sizes=sizes)
     placeholders = tuple(translator.tokenizer.placeholders)
     is_aligned |= is_protected and not placeholders
     function = "align_batch" if is_aligned else "translate_batch"
     return TranslationModel(
-        # A bound tf.function does not keep its object alive; a lambda does.
-        lambda text: getattr(translator, function)(text),
+        compiling(
+            # A bound tf.function does not keep its object alive; a lambda does.
+            lambda text: getattr(translator, function)(text),
+            CompilerBeside.of_searcher(translator),
+        ),
         translator.decoding.max_input_length,
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,

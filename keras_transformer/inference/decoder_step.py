@@ -52,7 +52,7 @@ class StepWeights(NamedTuple):
     embeddings: tf.Tensor  # [vocab_size, d_model], target embedding
     positions: tf.Tensor | None  # [num_positions, d_model], if learned
     embedding_norm: Norm | None  # of `normalize_embeddings`
-    layers: LayerWeights  # stacked
+    layers: LayerWeights | list[LayerWeights]  # stacked; under XLA each layer's
     final_norm: Norm | None  # of pre-norm models
     # [vocab_size, d_model], pre-softmax map. Of a shortlist, its rows: then the step
     # gives their logits.
@@ -60,12 +60,18 @@ class StepWeights(NamedTuple):
     output_bias: tf.Tensor | None
     packed_output: PackedKernel | None  # copy of `output`, for few rows
 
+    @property
+    def is_for_xla(self) -> bool:
+        """Whether they are from `prepared_weights.for_xla`."""
+        return isinstance(self.layers, list)
+
 
 class StepInputs(NamedTuple):
     """The inputs of a step that are equal for all layers."""
 
     beam_size: int | tf.Tensor
-    areas: tuple[CacheArea, CacheArea]  # where keys and values are written
+    # Where keys and values are written; under XLA the first column.
+    areas: tuple[CacheArea, CacheArea] | tuple[tf.Tensor, tf.Tensor]
     past_mask: tf.Tensor  # float32 [batch, 1, beam, columns], from `added_mask`
     memory_mask: tf.Tensor  # float32 [batch, 1, 1, source_length], from `added_mask`
 
@@ -83,7 +89,7 @@ def decode_step(
 
     Slot k of the beam writes its keys and values to column `past.first_column + k` of
     the cache. Columns are never moved: a hypothesis finds its own past by
-    `past.ancestry`. Not for XLA, which cannot write a cache in place.
+    `past.ancestry`. Under XLA only with weights from `prepared_weights.for_xla`.
 
     Args:
         config: Configuration of the model.
@@ -99,16 +105,22 @@ def decode_step(
         `size` is that of the vocabulary, or of a shortlist.
     """
     beam_size = tokens.shape[1] or tf.shape(tokens)[1]
-    num_columns = tf.shape(past.ancestry)[2]
     x = _embed(config, weights, tokens, step)  # [batch * beam, d_model]
+    if weights.is_for_xla:
+        layers, areas = weights.layers, (past.first_column, past.first_column)
+    else:
+        layers = shared_traces.unstacked(weights.layers, config.decoder_depth)
+        num_columns = tf.shape(past.ancestry)[2]
+        areas = kv_cache.areas(
+            config, past.first_column, num_columns, beam_size, x.dtype
+        )
     inputs = StepInputs(
         beam_size,
-        kv_cache.areas(config, past.first_column, num_columns, beam_size, x.dtype),
+        areas,
         past_mask=added_mask(_visible(config, past, step)),
         memory_mask=added_mask(source["mask"]),
     )
     layer_step = trace_once(functools.partial(_layer_step, config))
-    layers = shared_traces.unstacked(weights.layers, config.decoder_depth)
     new_cache = []
     for own_weights, memory, layer_cache in zip(
         layers, source["memory"], cache, strict=True
@@ -235,17 +247,33 @@ def _project(
     projected = []
     dims = (config.head_key_dim, config.head_value_dim)
     for kernel, dim in zip(kernels, dims, strict=False):
-        product = packed_kernels.multiply_blocks(inputs, kernel)
-        width = product.shape[-1]
-        if kernel.bias is not None:
-            product = product + tf.reshape(kernel.bias, (-1, 1, width))
-        blocks_of_head = dim // width
-        count = kernel.blocks.shape[0] // (config.num_heads * blocks_of_head)
-        sizes = (count, config.num_heads, blocks_of_head, -1, beam_size, width)
-        split = packed_kernels.transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
-        heads = tf.reshape(split, (count, -1, config.num_heads, beam_size, dim))
-        projected += tf.unstack(heads, count)
+        heads = (config.num_heads, dim)
+        split = _whole_heads if kernel.is_whole else _packed_heads
+        projected += tf.unstack(split(inputs, kernel, heads, beam_size))
     return projected
+
+
+def _whole_heads(inputs, kernel, heads, beam_size) -> tf.Tensor:
+    """Map to `[projections, batch, heads, beam, width]`."""
+    product = packed_kernels.multiply(inputs, kernel)
+    num_heads, width = heads
+    count = product.shape[-1] // (num_heads * width)
+    split = reshape(product, (-1, beam_size, count, num_heads, width))
+    return tf.transpose(split, (2, 0, 3, 1, 4))
+
+
+def _packed_heads(inputs, kernel, heads, beam_size) -> tf.Tensor:
+    """Same as `_whole_heads`, for a kernel in blocks."""
+    product = packed_kernels.multiply_blocks(inputs, kernel)
+    num_heads, dim = heads
+    width = product.shape[-1]
+    if kernel.bias is not None:
+        product = product + tf.reshape(kernel.bias, (-1, 1, width))
+    blocks_of_head = dim // width
+    count = kernel.blocks.shape[0] // (num_heads * blocks_of_head)
+    sizes = (count, num_heads, blocks_of_head, -1, beam_size, width)
+    split = packed_kernels.transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
+    return tf.reshape(split, (count, -1, num_heads, beam_size, dim))
 
 
 def _attend(
@@ -271,7 +299,8 @@ def _attend(
     """
     batch, _, beam_size, _ = query.shape
     heads, _ = scaled_dot_product_attention(query, key, value, mask_term=mask_term)
-    joined = packed_kernels.transpose(heads, (0, 2, 1, 3))
+    transpose = tf.transpose if output.is_whole else packed_kernels.transpose
+    joined = transpose(heads, (0, 2, 1, 3))
     # A known number of rows must stay known: shapes in a loop must not change.
     num_rows = batch * beam_size if batch and beam_size else -1
     joined = tf.reshape(joined, (num_rows, config.num_heads * config.head_value_dim))

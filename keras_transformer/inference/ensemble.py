@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
-from keras_transformer.inference import full_pass, kv_cache
+from keras_transformer.inference import full_pass, kv_cache, prepared_weights
 from keras_transformer.inference.decoder_step import decode_step
 from keras_transformer.inference.kv_cache import LayerCache
 from keras_transformer.inference.prepared_weights import (
@@ -66,6 +66,15 @@ class Ensemble(tf.Module):
         ]
         return min(learned, default=None)
 
+    @property
+    def num_step_weights(self) -> int:
+        """Number of weights that a step of a search reads."""
+        return sum(
+            model.decoder.count_params()
+            + model.config.output_vocab_size * model.config.d_model
+            for model in self.models
+        )
+
     def check_is_single(self, files: str) -> None:
         """Raise ValueError if there are several models; `files` cannot hold them."""
         if len(self.models) > 1:
@@ -105,7 +114,9 @@ class Ensemble(tf.Module):
             for model in self.models
         ]
 
-    def step_function(self, listed: tf.Tensor | None = None) -> Callable:
+    def step_function(
+        self, listed: tf.Tensor | None = None, *, for_xla: bool = False
+    ) -> Callable:
         """Return `decoder_step.decode_step` of all models, with their weights bound.
 
         Its source is from `start`, its cache from `empty_cache`, its logits are from
@@ -113,8 +124,9 @@ class Ensemble(tf.Module):
 
         Args:
             listed: int32 `[size]`, ids that the step gives logits of; None: all.
+            for_xla: Whether the search is one XLA program.
         """
-        steps = [member.step_function(listed) for member in self._members]
+        steps = [member.step_function(listed, for_xla) for member in self._members]
 
         def step(tokens, number, past, source, caches):
             answers = [
@@ -205,9 +217,11 @@ class _Member(tf.Module):
         with self._reading():
             return full_pass.start(self.model, source_tokens)
 
-    def step_function(self, listed):
-        packed = self.packed.read() if self.packed else None
+    def step_function(self, listed, for_xla):
+        packed = self.packed.read() if self.packed and not for_xla else None
         with self._reading():
+            if for_xla:
+                packed = prepared_weights.for_xla(self.model)
             weights = step_weights(self.model, packed, listed)
 
         def step(*inputs):

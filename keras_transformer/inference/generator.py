@@ -7,6 +7,7 @@ and in how tokens become text.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
@@ -25,10 +26,11 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.rules import TokenRule, repetition
 from keras_transformer.decoding.rules.single_tokens import begin_with, never
-from keras_transformer.inference import length_groups
+from keras_transformer.inference import length_groups, search_programs
 from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.decoder_step import FEW_ROWS
 from keras_transformer.inference.ensemble import Ensemble
+from keras_transformer.inference.search_programs import SearchPrograms, Size
 from keras_transformer.inference.shortlist import OutputIds, Shortlist
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.wording import shown
@@ -78,9 +80,15 @@ class SequenceGenerator(tf.Module):
         self.token_rules = tuple(token_rules)
         # Set by a subclass; None: a search chooses from the whole vocabulary.
         self.shortlist: Shortlist | None = None
+        # Set by `with_prepared_weights`.
+        self.programs: SearchPrograms | None = None
 
     def with_prepared_weights(
-        self, *, has_packed_kernels: bool = True, has_stacks: bool = False
+        self,
+        *,
+        has_packed_kernels: bool = True,
+        has_stacks: bool = False,
+        program_sizes: Sequence[Size] = (),
     ) -> Self:
         """Return a copy that prepares its weights once, for many searches.
 
@@ -95,18 +103,41 @@ class SequenceGenerator(tf.Module):
             has_stacks: Store each kind of weight as one variable for all layers, except
                 those packed. An exported graph then reads a quarter of the variables
                 and loads faster. Needs additional memory of the size of all layers.
+            program_sizes: Sizes of searches that can be compiled, such as
+                `program_sizes` returns.
         """
         generator = self._copy()
         # The pre-softmax kernel of a shortlist is another one in each search.
         with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
         generator.ensemble.prepare(has_packed_kernels, with_output, has_stacks)
+        if program_sizes:
+            generator.programs = SearchPrograms(
+                generator._whole_search, program_sizes, self.model.config.pad_id
+            )
         return generator
+
+    def program_sizes(self, device: str) -> list[Size]:
+        """Return the sizes of searches that pay to compile, see `search_programs`.
+
+        None with a shortlist, whose sizes follow from the words of a batch.
+
+        Args:
+            device: "cpu" or "gpu".
+        """
+        if self.shortlist is not None:
+            return []
+        weights, longest = (
+            self.ensemble.num_step_weights,
+            self.decoding.max_input_length,
+        )
+        return search_programs.sizes_for(device, weights, longest)
 
     @property
     def searched_variables(self) -> list[tf.Variable]:
         """All variables: of the models, their prepared weights and a shortlist."""
         listed = self.shortlist.variables if self.shortlist else ()
-        return [*self.ensemble.all_variables, *listed]
+        programs = self.programs.variables if self.programs else ()
+        return [*self.ensemble.all_variables, *listed, *programs]
 
     def _copy(self) -> Self:
         """Return a generator with the same model, tokenizer and settings."""
@@ -133,30 +164,30 @@ class SequenceGenerator(tf.Module):
         """
         batch = tf.shape(limits)[0]
         ids = ids or OutputIds(self.model.config)
-        step_function = self.step_function(ids)
         if forced_prefix is None:
             forced_prefix = tf.zeros([batch, 0], tf.int32)
         known = self.rule_inputs(source_tokens, forced_prefix)
         known.update(rule_inputs or {})
-        rules = [ids.rule_of_search(rule) for rule in self.rules()]
+        step_function = self.step_function(ids)
 
-        def search(source, cache, own, limits):
-            extra, prefix = own
-            return beam_search(
+        def search(tokens, limits, rows):
+            known, prefix = rows
+            return self._beam_search(
                 step_function,
-                {**source, **extra},
-                cache,
+                ids,
+                tokens,
+                known,
                 max_lengths=limits,
                 max_steps=longest(limits),
-                config=self.decoding,
                 forced_prefix=prefix,
                 steps_at_once=STEPS_AT_ONCE,
-                window=self.ensemble.attention_window,
-                token_rules=rules,
-                unscored_steps=self.unscored_steps,
                 **options,
-                **ids.special_ids,
             )
+
+        def search_compiled(tokens, limits, rows):
+            otherwise = functools.partial(search, tokens, limits, rows)
+            num_best = options.get("num_best", 1)
+            return self.programs.search(tokens, limits, rows[1], num_best, otherwise)
 
         empty = no_hypotheses(
             batch,
@@ -165,8 +196,41 @@ class SequenceGenerator(tf.Module):
             ids.special_ids["pad_id"],
         )
         rows = (known, ids.of_search(forced_prefix))
-        found = self.in_length_groups(source_tokens, limits, rows, search, empty)
+        decode = search_compiled if self.programs else search
+        found = self.in_length_groups(source_tokens, limits, rows, decode, empty)
         return found._replace(tokens=ids.of_model(found.tokens))
+
+    def _whole_search(self, tokens, limits, prefix, num_best) -> BeamSearchResult:
+        """Search a batch in one loop, whose sizes follow from those of the inputs."""
+        most = tf.shape(tokens)[1] + self.decoding.extra_decode_length
+        if (longest_output := self.decoding.max_output_length) is not None:
+            most = tf.minimum(most, longest_output)
+        return self._beam_search(
+            self.ensemble.step_function(for_xla=True),
+            OutputIds(self.model.config),
+            tokens,
+            self.rule_inputs(tokens, prefix),
+            max_lengths=limits,
+            max_steps=most + tf.shape(prefix)[1],
+            forced_prefix=prefix,
+            num_best=num_best,
+        )
+
+    def _beam_search(
+        self, step_function: StepFunction, ids, tokens, known, **options
+    ) -> BeamSearchResult:
+        """Encode sources and search, with what is the same in every search."""
+        return beam_search(
+            step_function,
+            {**self.ensemble.start(tokens), **known},
+            self.ensemble.empty_cache(tf.shape(tokens)[0]),
+            config=self.decoding,
+            window=self.ensemble.attention_window,
+            token_rules=[ids.rule_of_search(rule) for rule in self.rules()],
+            unscored_steps=self.unscored_steps,
+            **options,
+            **ids.special_ids,
+        )
 
     def random_outputs(
         self,
@@ -190,12 +254,12 @@ class SequenceGenerator(tf.Module):
         rules = [ids.rule_of_search(rule) for rule in rules]
         known = self.rule_inputs(source_tokens, tf.zeros([batch, 0], tf.int32))
 
-        def draw(source, cache, own, limits):
-            known, options = own
+        def draw(tokens, limits, rows):
+            known, options = rows
             return sample(
                 step_function,
-                {**source, **known},
-                cache,
+                {**self.ensemble.start(tokens), **known},
+                self.ensemble.empty_cache(tf.shape(tokens)[0]),
                 max_lengths=limits,
                 options=options,
                 token_rules=rules,
@@ -251,16 +315,14 @@ class SequenceGenerator(tf.Module):
             source_tokens: int32 `[batch, source_length]`.
             limits: int32 `[batch]`, most tokens of an output.
             rows: A nest of tensors `[batch, ...]`: further inputs of `decode`.
-            decode: Called per group with the step function's `source`, an empty cache,
-                the group's `rows` and the group's `limits`.
+            decode: Called per group with its sources, without the padding of longer
+                groups, its `limits` and its `rows`.
             found: Same as in `length_groups.in_groups`.
         """
 
         def answer(group, width):
             tokens, limits, rows = group
-            source = self.ensemble.start(tokens[:, :width])
-            cache = self.ensemble.empty_cache(tf.shape(limits)[0])
-            return decode(source, cache, rows, limits)
+            return decode(tokens[:, :width], limits, rows)
 
         return length_groups.in_groups(
             self.widths(source_tokens), (source_tokens, limits, rows), answer, found

@@ -8,8 +8,6 @@ import os
 import platform
 from typing import Any
 
-import keras
-
 # Environment variables that decide on the speed of TensorFlow.
 _SETTINGS = (
     "TF_ENABLE_ONEDNN_OPTS",
@@ -21,6 +19,7 @@ _SETTINGS = (
 
 def describe() -> dict[str, Any]:
     """Return the date, the hardware and the versions of the software."""
+    import keras
     import tensorflow as tf
 
     return {
@@ -58,7 +57,7 @@ def has_avx2_alone() -> bool:
 @functools.cache
 def has_bfloat16() -> bool:
     """Whether the CPU multiplies in bfloat16; False if unknown."""
-    return "bf16" in _cpu_field("flags") + _cpu_field("Features")  # x86, ARM
+    return "bf16" in cpu_features()
 
 
 @functools.cache
@@ -67,6 +66,16 @@ def has_gpu() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
+
+
+def device() -> str:
+    """Return what a search runs on: "gpu" or "cpu"."""
+    return "gpu" if has_gpu() else "cpu"
+
+
+def cpu_features() -> str:
+    """Return the names of the CPU's instruction sets; "" if unknown."""
+    return _cpu_field("flags") or _cpu_field("Features")  # x86, ARM
 
 
 def _cpu_field(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from keras_transformer.config import ModelConfig
 
@@ -78,15 +79,20 @@ def areas(
     return area(config.head_key_dim), area(config.head_value_dim)
 
 
-def write(cache: tf.Tensor, update: tf.Tensor, area: CacheArea) -> tf.Tensor:
+def write(
+    cache: tf.Tensor, update: tf.Tensor, area: CacheArea | tf.Tensor
+) -> tf.Tensor:
     """Write the keys or values of a step into the cache.
 
     Args:
         cache: float `[batch, heads, columns, dim]`.
         update: float `[batch, heads, beam, dim]`.
-        area: From `areas`.
+        area: From `areas`; under XLA the first column, int32 scalar.
     """
     update = tf.cast(update, cache.dtype)
+    if not isinstance(area, CacheArea):
+        start = tf.stack([0, 0, area, 0])
+        return gen_xla_ops.xla_dynamic_update_slice(cache, update, start)
     element, _ = _element(update.shape[3], cache.dtype)
     is_viewed = element != cache.dtype
     old, new = tf.reshape(cache, area.matrix), tf.reshape(update, area.update)

@@ -24,10 +24,15 @@ _BITS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by size in bytes
 
 
 class PackedKernel(NamedTuple):
-    """A linear map with a packed kernel."""
+    """A linear map; its kernel in blocks, or whole for XLA, which packs by itself."""
 
-    blocks: tf.Tensor  # float [blocks, width_in, width]
-    bias: tf.Tensor | None = None  # float [blocks * width]
+    blocks: tf.Tensor  # float [blocks, width_in, width]; whole: [width_in, width_out]
+    bias: tf.Tensor | None = None  # float [width_out]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the kernel is one matrix."""
+        return self.blocks.shape.rank == 2
 
 
 def pack(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
@@ -40,10 +45,14 @@ def pack(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
     """
     dtype, width = layers[0].compute_dtype, _fitting_width(unit)
     blocks = [_split(tf.cast(layer.kernel, dtype), width) for layer in layers]
-    bias = None
-    if layers[0].use_bias:
-        bias = tf.concat([tf.cast(layer.bias, dtype) for layer in layers], axis=0)
-    return PackedKernel(tf.concat(blocks, axis=0), bias)
+    return PackedKernel(tf.concat(blocks, axis=0), _joined_bias(layers))
+
+
+def whole(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
+    """Join linear maps of the same input in one matrix; arguments same as in `pack`."""
+    del unit
+    kernels = [tf.cast(layer.kernel, layer.compute_dtype) for layer in layers]
+    return PackedKernel(tf.concat(kernels, axis=1), _joined_bias(layers))
 
 
 def pack_transposed(matrix: tf.Tensor) -> PackedKernel:
@@ -62,7 +71,10 @@ def pack_transposed(matrix: tf.Tensor) -> PackedKernel:
 
 
 def multiply(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:
-    """Map float `[rows, width_in]` to `[rows, blocks * width]`."""
+    """Map float `[rows, width_in]` to `[rows, width_out]`."""
+    if kernel.is_whole:
+        outputs = tf.matmul(inputs, kernel.blocks)
+        return outputs if kernel.bias is None else outputs + kernel.bias
     count, _, width = kernel.blocks.shape
     product = multiply_blocks(inputs, kernel)
     outputs = tf.reshape(transpose(product, (1, 0, 2)), (-1, count * width))
@@ -86,6 +98,14 @@ def transpose(values: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
     """
     bits = tf.bitcast(values, _BITS[values.dtype.size])
     return tf.bitcast(tf.transpose(bits, axes), values.dtype)
+
+
+def _joined_bias(layers: list[keras.layers.Dense]) -> tf.Tensor | None:
+    if not layers[0].use_bias:
+        return None
+    return tf.concat(
+        [tf.cast(each.bias, each.compute_dtype) for each in layers], axis=0
+    )
 
 
 def _fitting_width(unit: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -15,8 +16,9 @@ from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.decoder import DecoderLayer
 from keras_transformer.model.transformer import Transformer
 
-# The weights that take time to prepare; `PreparedWeights` stores them.
-Prepared = tuple[LayerWeights, PackedKernel | None]
+# The weights that take time to prepare; `PreparedWeights` stores them. For XLA, a list
+# of each layer's.
+Prepared = tuple[LayerWeights | list[LayerWeights], PackedKernel | None]
 
 
 def step_weights(
@@ -28,7 +30,7 @@ def step_weights(
 
     Args:
         model: A built model.
-        prepared: From `prepare`; None: prepare the layers here.
+        prepared: From `prepare` or `for_xla`; None: prepare the layers here.
         listed: int32 `[size]`, ids that the step gives logits of; None: all. The
             pre-softmax kernel must not be `prepared`.
     """
@@ -62,12 +64,29 @@ def prepare(model: Transformer, with_output: bool = False) -> Prepared:
     if with_output:
         output = packed_kernels.pack_transposed(_table(model.output_embedding))
     layers = model.decoder.layers
-    pack_layer = shared_traces.call_nth_layer(layers, _layer_weights)
+    pack_layer = shared_traces.call_nth_layer(
+        layers, functools.partial(_layer_weights, pack=packed_kernels.pack)
+    )
     packed = [pack_layer(number) for number in range(len(layers))]
     return shared_traces.stacked(packed), output
 
 
-def _layer_weights(layer: DecoderLayer) -> LayerWeights:
+def for_xla(model: Transformer) -> Prepared:
+    """Return the weights of a search that is one XLA program: kernels as they are.
+
+    XLA lays them out itself, once for all steps of a search.
+
+    Args:
+        model: A built model.
+    """
+    join_layer = shared_traces.call_nth_layer(
+        model.decoder.layers,
+        functools.partial(_layer_weights, pack=packed_kernels.whole),
+    )
+    return [join_layer(number) for number in range(model.config.decoder_depth)], None
+
+
+def _layer_weights(layer: DecoderLayer, pack: Callable) -> LayerWeights:
     own, cross = layer.self_attention, layer.cross_attention
     residuals = (
         layer.self_attention_residual,
@@ -75,30 +94,35 @@ def _layer_weights(layer: DecoderLayer) -> LayerWeights:
         layer.ffn_residual,
     )
     return LayerWeights(
-        self_attention=_projections(own, "query", "key", "value"),
-        self_attention_output=_whole(own.output_projection),
-        cross_attention=_projections(cross, "query"),
-        cross_attention_output=_whole(cross.output_projection),
-        feed_forward=(_whole(layer.ffn.hidden), _whole(layer.ffn.output_projection)),
+        self_attention=_projections(pack, own, "query", "key", "value"),
+        self_attention_output=_whole(pack, own.output_projection),
+        cross_attention=_projections(pack, cross, "query"),
+        cross_attention_output=_whole(pack, cross.output_projection),
+        feed_forward=(
+            _whole(pack, layer.ffn.hidden),
+            _whole(pack, layer.ffn.output_projection),
+        ),
         norms=tuple(_norm(residual.norm) for residual in residuals),
     )
 
 
-def _projections(attention: MultiHeadAttention, *names: str) -> list[PackedKernel]:
+def _projections(
+    pack: Callable, attention: MultiHeadAttention, *names: str
+) -> list[PackedKernel]:
     """Pack projections by heads, those of equal width in one kernel."""
     layers = [getattr(attention, f"{name}_projection") for name in names]
     groups = [layers]
     if attention.key_dim != attention.value_dim:
         groups = [layers[:2], layers[2:]]
     return [
-        packed_kernels.pack(group, unit=group[0].units // attention.num_heads)
+        pack(group, unit=group[0].units // attention.num_heads)
         for group in groups
         if group
     ]
 
 
-def _whole(layer: keras.layers.Dense) -> PackedKernel:
-    return packed_kernels.pack([layer], unit=layer.units)
+def _whole(pack: Callable, layer: keras.layers.Dense) -> PackedKernel:
+    return pack([layer], unit=layer.units)
 
 
 def _norm(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:

@@ -15,11 +15,12 @@ class Metrics:
 
     Args:
         num_queued: Returns the number of texts that wait.
+        num_programs: Returns the number of compiled programs of the search.
     """
 
     content_type = prometheus.CONTENT_TYPE_LATEST
 
-    def __init__(self, num_queued: Callable[[], int]):
+    def __init__(self, num_queued: Callable[[], int], num_programs: Callable[[], int]):
         self._registry = prometheus.CollectorRegistry()
         self._requests = prometheus.Counter(
             "keras_transformer_requests",
@@ -47,6 +48,12 @@ class Metrics:
             registry=self._registry,
         )
         queued.set_function(num_queued)
+        programs = prometheus.Gauge(
+            "keras_transformer_search_programs",
+            "Programs of the search that are compiled.",
+            registry=self._registry,
+        )
+        programs.set_function(num_programs)
 
     def on_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""

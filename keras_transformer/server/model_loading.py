@@ -9,6 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.inference import hardware
+from keras_transformer.inference.compiling_beside import CompilerBeside
+from keras_transformer.inference.search_programs import COMPILE, STATE
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
 from keras_transformer.serving import saved_model
@@ -29,9 +32,11 @@ def load_export(path: str | os.PathLike) -> ServedModel:
     loaded = saved_model.load_all(path)
     description = saved_model.read_description(path)
     name = pathlib.Path(path).resolve().name
+    compiler = saved_model.compiler_of(loaded, path)
     return _served(
         loaded.signatures,
         owner=loaded,
+        compiler=compiler,
         version=int(name) if name.isdecimal() else 1,
         source_language=description.get("source_language") or "",
         target_language=description.get("default_language")
@@ -71,6 +76,7 @@ def load_model_dir(
                 f"but {path} is a parser."
             )
         parser = model_dir.load_parser(checkpoint, **decoding)
+        compiler = None
         module = ParsingModule(parser.with_prepared_weights())
         known, tokens, placeholders, default = (), (), (), None
         limit = parser.decoding.max_input_length
@@ -78,8 +84,12 @@ def load_model_dir(
         translator = model_dir.load_translator(
             checkpoint, languages=languages, **decoding
         )
+        translator = translator.with_prepared_weights(
+            program_sizes=translator.program_sizes(hardware.device())
+        )
+        compiler = CompilerBeside.of_searcher(translator)
         module = ServingModule(
-            translator.with_prepared_weights(),
+            translator,
             source_language=languages[0] or config.source_language,
         )
         known = tuple(translator.tokenizer.languages)
@@ -94,6 +104,7 @@ def load_model_dir(
     return _served(
         functions,
         owner=module,
+        compiler=compiler,
         version=1,
         source_language=languages[0] or config.source_language,
         target_language=default or config.target_language,
@@ -104,13 +115,26 @@ def load_model_dir(
     )
 
 
-def _served(functions: Mapping[str, Callable], owner: Any, **about: Any) -> ServedModel:
-    """Describe functions, and run each once: its first call is slow."""
+def _served(
+    functions: Mapping[str, Callable],
+    owner: Any,
+    compiler: CompilerBeside | None,
+    **about: Any,
+) -> ServedModel:
+    """Describe functions, and run each once: its first call is slow.
+
+    The usual searches are compiled meanwhile and beside the first requests.
+    """
     signatures = {
-        name: _signature(function, owner) for name, function in functions.items()
+        name: _signature(function, owner)
+        for name, function in functions.items()
+        if name not in (COMPILE, STATE)
     }
     for name, signature in signatures.items():
         signature.run(inputs_for(name, ["a"]))
+    if compiler is not None:
+        compiler.start()
+        about["num_programs"] = lambda: int(compiler.state()[0].sum())
     return ServedModel(signatures=signatures, **about)
 
 

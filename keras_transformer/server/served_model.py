@@ -47,6 +47,8 @@ class ServedModel:
     max_input_length: int | None = None
     # Names of the placeholders and tags of the vocabulary.
     placeholders: tuple[str, ...] = ()
+    # Returns how many programs of the search are compiled.
+    num_programs: Callable[[], int] = lambda: 0
 
     def target_token(self, target: str) -> str:
         """Return what tells a text its target language; "": nothing does."""

@@ -57,7 +57,7 @@ def make_app(
         raise ValueError(
             "--protect and --glossary need a model with the signature serving_default."
         )
-    metrics = Metrics(lambda: queue.num_queued)
+    metrics = Metrics(lambda: queue.num_queued, model.num_programs)
     queue = BatchingQueue(
         model.run,
         max_batch_size=config.max_batch_size,

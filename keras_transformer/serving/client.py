@@ -35,7 +35,7 @@ TRANSLATION_SIGNATURES = (
 )
 # Names of the inputs that are numbers; other inputs are strings.
 _FLOATS = ("temperature", "top_p")
-_INTEGERS = ("top_k", "seed")
+_INTEGERS = ("top_k", "seed", "program")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -20,7 +21,9 @@ from keras_transformer.inference.batch_size import (
     PARSING_BATCH_SIZE,
     TRANSLATION_BATCH_SIZE,
 )
+from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
 from keras_transformer.inference.generator import SequenceGenerator
+from keras_transformer.inference.search_programs import COMPILE, STATE, Size
 from keras_transformer.inference.translator import (
     Translation,
     Translator,
@@ -65,6 +68,7 @@ def export(
     check_texts: Sequence[str] = (),
     has_packed_kernels: bool = True,
     has_warmup: bool = False,
+    device: str | None = None,
 ) -> pathlib.Path:
     """Write a SavedModel as the next version of a model, atomically.
 
@@ -84,6 +88,8 @@ def export(
         has_packed_kernels: Whether to store the decoder's packed kernels too: a larger
             file, but faster searches for few sentences.
         has_warmup: Whether to add warmup requests for TF Serving.
+        device: "cpu" or "gpu": what searches can be compiled for, see
+            `search_programs`. Any export runs on both. None: no search is compiled.
 
     Returns:
         The folder of the version, EXPORT_DIR/VERSION.
@@ -104,7 +110,9 @@ def export(
             f"Received: num_best={num_best}."
         )
     served = searcher.with_prepared_weights(
-        has_packed_kernels=has_packed_kernels, has_stacks=True
+        has_packed_kernels=has_packed_kernels,
+        has_stacks=True,
+        program_sizes=searcher.program_sizes(device) if device else (),
     )
     if is_parser:
         module = ParsingModule(served)
@@ -116,6 +124,12 @@ def export(
         check_choice("signature", name, chosen)
     if signatures:
         chosen = {name: chosen[name] for name in signatures}
+    translating = [*chosen]
+    described = dict(description or {})
+    if served.programs:
+        chosen.update(served.programs.signatures())
+        described["programs"] = served.programs.sizes
+        described["step_weights"] = served.ensemble.num_step_weights
     with atomic_files.folder_aside(export_dir / "new") as aside:
         try:
             # As concrete functions: the saving would trace others a second time.
@@ -132,10 +146,11 @@ def export(
                 "permissions."
             ) from error
         size = sum(weight.dtype.size * tf.size(weight) for weight in owner.weights)
-        described = {**(description or {}), "weights_bytes": int(size)}
+        described["weights_bytes"] = int(size)
         json_files.write(aside / DESCRIPTION, described)
         if has_warmup:
-            warmup.write_warmup_requests(aside, searcher, list(chosen))
+            sizes = served.programs.sizes if served.programs else ()
+            warmup.write_warmup_requests(aside, searcher, translating, sizes)
         if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
             check_same(searcher, aside, check_texts)
         return atomic_files.rename_to_number(aside, export_dir, next_version)
@@ -289,7 +304,27 @@ def load(
     """
     if sampling is not None:
         return sampler(_signature(saved_model, "sample"), sampling)
-    return _translate_batch(_signature(saved_model, SIGNATURE))
+    check_signature(saved_model)
+    loaded = _load(saved_model)
+    serve = functools.partial(_call, loaded, SIGNATURE)
+    return compiling(_translate_batch(serve), compiler_of(loaded, saved_model))
+
+
+def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside | None:
+    """Return what compiles the programs of an export, if it has some.
+
+    Args:
+        loaded: The loaded export.
+        saved_model: Its folder.
+    """
+    if COMPILE not in loaded.signatures:
+        return None
+    description = read_description(saved_model)
+    return CompilerBeside(
+        {name: functools.partial(_call, loaded, name) for name in (COMPILE, STATE)},
+        [Size(*each) for each in description["programs"]],
+        description["step_weights"],
+    )
 
 
 def load_aligned(
@@ -424,6 +459,9 @@ def _signature(
 ) -> Callable:
     """Load one signature of an exported model; arguments as in `check_signature`."""
     check_signature(saved_model, name, outputs)
-    loaded = _load(saved_model)
-    # The closure keeps `loaded` alive, which owns the weights.
-    return lambda **inputs: loaded.signatures[name](**inputs)
+    return functools.partial(_call, _load(saved_model), name)
+
+
+def _call(loaded: Any, name: str, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Call a signature; the caller keeps `loaded` alive, which owns the weights."""
+    return loaded.signatures[name](**inputs)

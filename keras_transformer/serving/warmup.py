@@ -1,7 +1,8 @@
 """Warmup requests: TF Serving runs them before a model gets traffic.
 
 TensorFlow is slow for the first request of every new shape. The warmup requests cover
-source lengths of powers of two, single and in a batch, for each signature.
+source lengths of powers of two, single and in a batch, for each signature. Before them
+come those that compile the usual programs of an export, see `search_programs`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.inference.generator import SequenceGenerator
+from keras_transformer.inference.search_programs import COMPILE, Size
 from keras_transformer.serving.client import predict_request
 
 # Path in the folder of a version, as defined by TF Serving.
@@ -26,6 +28,7 @@ def write_warmup_requests(
     saved_model: str | os.PathLike,
     searcher: SequenceGenerator,
     signatures: Sequence[str],
+    programs: Sequence[Size] = (),
     longest: int = 128,
 ) -> int:
     """Write the warmup requests into an exported model.
@@ -34,6 +37,7 @@ def write_warmup_requests(
         saved_model: The folder of a version, EXPORT_DIR/VERSION.
         searcher: The exported translator or parser.
         signatures: Names of the exported signatures.
+        programs: The sizes of its programs.
         longest: Tokens of the longest source.
 
     Returns:
@@ -48,12 +52,22 @@ def write_warmup_requests(
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for request in warmup_requests(searcher, signatures, longest):
+        for request in (
+            *compile_requests(programs),
+            *warmup_requests(searcher, signatures, longest),
+        ):
             log = prediction_log_pb2.PredictionLog()
             log.predict_log.request.CopyFrom(request)
             writer.write(log.SerializeToString())
             count += 1
     return count
+
+
+def compile_requests(programs: Sequence[Size]) -> Iterator[Any]:
+    """Yield a `PredictRequest` for each usual program."""
+    for number, size in enumerate(programs):
+        if size.is_usual:
+            yield predict_request("default", COMPILE, {"program": [number]})
 
 
 def warmup_requests(

@@ -3,8 +3,9 @@
 //   run_signatures SAVED_MODEL OPS.so [INPUT] < LINES
 //
 // The input INPUT lacks the last row. An input line is a source and, after a tab, a second text for the signatures that
-// take one. Prints lines "SIGNATURE \t OUTPUT \t ROW \t VALUES". Uses no Python.
+// take one. Prints lines "SIGNATURE \t OUTPUT \t ROW \t VALUES", by name. Uses no Python.
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ void Print(const std::string& prefix, const Tensor& tensor) {
         std::cout << tensor.unaligned_flat<float>()(at);
       } else if (tensor.dtype() == tensorflow::DT_BOOL) {
         std::cout << tensor.unaligned_flat<bool>()(at);
+      } else if (tensor.dtype() == tensorflow::DT_INT64) {
+        std::cout << tensor.unaligned_flat<int64_t>()(at);
       } else {
         std::cout << tensor.unaligned_flat<int32_t>()(at);
       }
@@ -83,7 +86,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
   std::cout.precision(9);
-  for (const auto& [name, signature] : bundle.GetSignatures()) {
+  const auto& signatures = bundle.GetSignatures();
+  const std::map<std::string, tensorflow::SignatureDef> by_name(signatures.begin(),
+                                                                signatures.end());
+  for (const auto& [name, signature] : by_name) {
     if (name.rfind("__saved_model", 0) == 0) continue;  // initialization
     std::vector<std::pair<std::string, Tensor>> inputs;
     for (const auto& [key, info] : signature.inputs()) {

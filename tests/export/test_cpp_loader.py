@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.inference import search_programs
+from keras_transformer.inference.search_programs import Size
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
-from tests.small_models import LINES, inputs_of
+from tests.small_models import LINES, inputs_of, make_translator
 
 pytestmark = pytest.mark.long
 
@@ -75,7 +77,11 @@ def escaped(text):
 
 
 def check_same_outputs(runner, version):
-    """Every signature prints for 100 sources what it returns in Python."""
+    """Every signature prints for 100 sources what it returns in Python.
+
+    Returns:
+        What `run` returns.
+    """
     draw = random.Random(7)
     words = " ".join(LINES).split()
     sources = [" ".join(draw.choices(words, k=draw.randint(0, 9))) for _ in range(100)]
@@ -84,7 +90,7 @@ def check_same_outputs(runner, version):
     printed = run(runner, version, lines)
     signatures = tf.saved_model.load(str(version)).signatures
     assert {signature for signature, _ in printed} == set(signatures)
-    for name, signature in signatures.items():
+    for name, signature in sorted(signatures.items()):
         for output, wanted in signature(**inputs_of(name, sources, seconds)).items():
             rows = printed[name, output]
             wanted = wanted.numpy().reshape(100, -1)
@@ -95,11 +101,25 @@ def check_same_outputs(runner, version):
                 np.testing.assert_allclose(
                     np.array(rows, np.float64), wanted, atol=1e-4, err_msg=output
                 )
+    return printed
 
 
 @pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
 def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
     check_same_outputs(runner, request.getfixturevalue(export))
+
+
+def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monkeypatch):
+    """The signature that compiles is the first by name, so it runs first."""
+    size = Size(rows=128, width=32, prefix=1)
+    monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [size])
+    version = saved_model.export(
+        make_translator(), tmp_path, signatures=["serving_default"], device="cpu"
+    )
+    printed = check_same_outputs(runner, version)
+    for signature in ("compile", "programs"):
+        assert printed[signature, "is_compiled"] == [["1"]] * 100
+    assert printed["programs", "num_missed"] == [["0"]] * 100
 
 
 @pytest.mark.parametrize("name", ["prefix", "target_text", "seed"])

@@ -140,7 +140,9 @@ def test_attention_of_steps_is_that_of_sentences(
     with_random_weights(layer)
     flat = tf.constant(inputs.reshape(15, 6))
     config = ModelConfig(d_model=6, num_heads=2, key_dim=key_dim, value_dim=value_dim)
-    kernels = prepared_weights._projections(layer, "query", "key", "value")
+    kernels = prepared_weights._projections(
+        packed_kernels.pack, layer, "query", "key", "value"
+    )
     assert len(kernels) == (1 if value_dim == key_dim else 2)
     query, key, value = decoder_step._project(config, flat, kernels, beam_size=5)
     mask = np.tril(np.ones((1, 5, 5), bool))

@@ -124,6 +124,7 @@ def test_metrics_count_requests_by_route_and_batches_by_size(ask):
         'keras_transformer_batch_size_sum{signature="serving_default"} 4.0',
         'keras_transformer_batch_size_bucket{le="2.0",signature="serving_default"} 1.0',
         "keras_transformer_queued_texts 0.0",
+        "keras_transformer_search_programs 0.0",
     ):
         assert line in text.splitlines(), line
     assert "keras_transformer_requests_total" in metrics(ask)

@@ -1,0 +1,118 @@
+"""Compiling the programs of a search in a thread, beside batches searched without them.
+
+See `search_programs`. Compiling takes seconds, so a program is compiled when several
+batches were without it, or before there are batches, in a server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from keras_transformer.inference import hardware
+from keras_transformer.inference.generator import SequenceGenerator
+from keras_transformer.inference.search_programs import COMPILE, STATE, Size
+
+# Batches of a size that are searched without a program before it is compiled. Ten lines
+# are one batch, and a file of a thousand has few of each size.
+_WORTH_BATCHES = 3
+
+
+class CompilerBeside:
+    """Compiles programs one by one, in a thread.
+
+    If one cannot be compiled, a warning says so and no other is tried: searches go on
+    without.
+
+    Args:
+        signatures: With those of `SearchPrograms.signatures`.
+        sizes: The sizes of the programs.
+        step_weights: Number of weights that a step of the search reads.
+    """
+
+    def __init__(
+        self,
+        signatures: Mapping[str, Callable],
+        sizes: Sequence[Size],
+        step_weights: int,
+    ):
+        self._compile, self._state = signatures[COMPILE], signatures[STATE]
+        self._sizes = sizes
+        self._pays = np.array(
+            [size.pays(hardware.device(), step_weights) for size in sizes]
+        )
+        self._is_busy = threading.Lock()
+
+    @classmethod
+    def of_searcher(cls, searcher: SequenceGenerator) -> CompilerBeside | None:
+        """Return what compiles the programs of a translator; None if it has none."""
+        if searcher.programs is None:
+            return None
+        return cls(
+            searcher.programs.signatures(),
+            searcher.programs.sizes,
+            searcher.ensemble.num_step_weights,
+        )
+
+    def look(self) -> None:
+        """Start to compile the program that most batches were without, if it pays."""
+        if not self._is_busy.acquire(blocking=False):
+            return
+        is_compiled, num_missed = self.state()
+        missed = np.where(self._pays & ~is_compiled, num_missed, 0)
+        number = int(missed.argmax())
+        if missed[number] < _WORTH_BATCHES:
+            self._is_busy.release()
+        else:
+            self._start([number])
+
+    def start(self) -> None:
+        """Start to compile the usual programs, for batches to come; those that pay."""
+        numbers = np.flatnonzero(self._pays)
+        self._is_busy.acquire()
+        self._start([number for number in numbers if self._sizes[number].is_usual])
+
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return which are compiled, and how many batches were without each."""
+        state = self._state(program=tf.range(len(self._sizes)))
+        return state["is_compiled"].numpy(), state["num_missed"].numpy()
+
+    def wait(self) -> None:
+        """Wait until nothing is being compiled."""
+        with self._is_busy:
+            pass
+
+    def _start(self, numbers: Sequence[int]) -> None:
+        threading.Thread(target=self._run, args=(numbers,), daemon=True).start()
+
+    def _run(self, numbers: Sequence[int]) -> None:
+        try:
+            for number in numbers:
+                self._compile(program=tf.constant([number], tf.int32))
+        except tf.errors.OpError as error:
+            self._pays[:] = False
+            reason = str(error).splitlines()[0]
+            logging.warning("Searches run without XLA, which failed: %s", reason)
+        finally:
+            self._is_busy.release()
+
+
+def compiling(
+    translate_batch: Callable[[tf.Tensor], Any], compiler: CompilerBeside | None
+) -> Callable[[tf.Tensor], Any]:
+    """Return a function that lets a compiler look after each batch."""
+    if compiler is None:
+        return translate_batch
+
+    def translate_and_look(text):
+        answer = translate_batch(text)
+        compiler.look()
+        return answer
+
+    translate_and_look.compiler = compiler
+    return translate_and_look

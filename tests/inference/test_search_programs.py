@@ -1,0 +1,301 @@
+"""A search that XLA compiled finds what the same search without it finds."""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
+from keras_transformer.inference import compiling_beside, search_programs
+from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
+from keras_transformer.inference.search_programs import Size
+from keras_transformer.inference.shortlist import Shortlist
+from keras_transformer.inference.translator import Translator
+from keras_transformer.server import model_loading
+from keras_transformer.serving import saved_model, warmup
+from tests.small_models import LINES, choosing_model, make_translator
+
+SIZES = [Size(2, 8, 1), Size(2, 32, 1), Size(8, 32, 1), Size(8, 32, 32)]
+LARGEST = 2
+TEXTS = [*LINES, "", "zwei eins " * 6]
+
+
+def with_programs(plain, *numbers, sizes=SIZES):
+    """Return a translator with programs, of which some are compiled."""
+    translator = plain.with_prepared_weights(program_sizes=sizes)
+    compile_program = translator.programs.signatures()["compile"]
+    compile_program(program=tf.constant(numbers, tf.int32))
+    return translator
+
+
+def num_missed(translator):
+    state = translator.programs.signatures()["programs"]
+    return state(program=tf.range(len(translator.programs.sizes)))["num_missed"]
+
+
+def assert_same(result, expected, num_best=1):
+    """The best hypotheses, but where their scores differ by rounding."""
+    for row in range(len(expected.scores)):
+        for own, other in zip(
+            hypotheses(result, row, num_best),
+            hypotheses(expected, row, num_best),
+            strict=True,
+        ):
+            np.testing.assert_allclose(own[0], other[0], rtol=1e-4, atol=1e-4)
+            assert own[1:] == other[1:]
+
+
+def hypotheses(result, row, num_best):
+    """Return score, tokens and whether it ended, for each hypothesis."""
+    return [
+        (
+            result.scores[row, slot].numpy(),
+            result.tokens[row, slot, : result.lengths[row, slot]].numpy().tolist(),
+            bool(result.finished[row, slot]),
+        )
+        for slot in range(num_best)
+    ]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    plain = make_translator(beam_size=3)
+    return plain, with_programs(plain, LARGEST)
+
+
+def test_batches_of_any_size_and_length_are_searched_alike(pair):
+    """Padded to a program, without one because it is not compiled, or too large."""
+    plain, compiled = pair
+    before = num_missed(compiled).numpy()
+    for texts in (TEXTS, TEXTS[-2:], TEXTS * 2, []):
+        tokens, _ = plain.source_tokens(tf.constant(texts, tf.string))
+        assert_same(compiled.search(tokens), plain.search(tokens))
+    # Two sources of more than 8 tokens.
+    assert (num_missed(compiled) - before).numpy().tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.long
+def test_texts_become_the_same_texts(pair):
+    expected, found = (each.translate_batch(tf.constant(TEXTS)) for each in pair)
+    np.testing.assert_array_equal(found["translations"], expected["translations"])
+    assert "" in expected["translations"].numpy()[:, 0].astype(str)
+
+
+CASES = {
+    "greedy": ({}, {"beam_size": 1}),
+    "no early stop": ({"norm_placement": "pre"}, {"beam_size": 8, "num_best": 8}),
+    "early stop, forced ends": (
+        {"position_encoding": "learned", "num_positions": 40},
+        {"early_stopping": True, "force_eos": True, "num_best": 2},
+    ),
+    "repetitions": (
+        {"attention_window": 3, "num_heads": 1},
+        {"no_repeat_ngram_size": 2, "max_repetitions": 1},
+    ),
+    "probabilities of what is possible": (
+        {"key_dim": 5, "value_dim": 11, "output_bias": True},
+        {"renormalize": True, "max_output_length": 9},
+    ),
+    "as in Marian": (
+        {
+            "activation": "silu",
+            "num_decoder_layers": 1,
+            "decoder_d_ff": 11,
+            "position_layout": "concatenated",
+            "normalize_embeddings": True,
+            "zero_first_input": True,
+        },
+        {"length_penalty": "power", "certain_eos": True, "force_eos": True},
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fields, options", CASES.values(), ids=CASES)
+def test_every_option_of_model_and_search(fields, options):
+    num_best = options.get("num_best", 1)
+    given = make_translator()
+    config = dataclasses.replace(given.model.config, **fields)
+    plain = Translator(
+        choosing_model(config, 5), given.tokenizer, given.decoding, **options
+    )
+    compiled = with_programs(plain, LARGEST)
+    tokens, _ = plain.source_tokens(tf.constant(TEXTS))
+    found, expected = (
+        each.search(tokens, num_best=num_best) for each in (compiled, plain)
+    )
+    assert_same(found, expected, num_best)
+    assert not num_missed(compiled).numpy().any()
+
+
+@pytest.mark.long
+def test_prefixes_rules_placeholders_and_ensembles():
+    """All at once: each of them changes the outputs of the others."""
+    names = [PLACEHOLDER.format(1), OPENING_TAG.format(1), CLOSING_TAG.format(1)]
+    first = make_translator(placeholders=names)
+
+    def rule(hypotheses, step, source):
+        is_odd = (hypotheses.ids % 2 == 1)[tf.newaxis]
+        return (is_odd | (source["source_tokens"][:, 1:2] != 7))[:, tf.newaxis]
+
+    plain = Translator(
+        first.model,
+        first.tokenizer,
+        first.decoding,
+        others=[choosing_model(first.model.config, 9)],
+        token_rules=[rule],
+    )
+    compiled = with_programs(plain, LARGEST, LARGEST + 1)
+    texts = tf.constant([f"{text} {' '.join(names)}" for text in LINES])
+    prefixes = tf.constant(["zwei", "", "A dog runs fast", "", "2"])
+    tokens, _ = plain.source_tokens(texts)
+    assert_same(compiled.search(tokens), plain.search(tokens))
+    found, expected = (
+        each.translate_with_prefix(texts, prefixes) for each in (compiled, plain)
+    )
+    np.testing.assert_array_equal(found["translations"], expected["translations"])
+    assert not num_missed(compiled).numpy().any()
+
+
+@pytest.mark.long
+def test_bfloat16_differs_by_its_rounding():
+    plain = make_translator(precision="bfloat16")
+    compiled = with_programs(plain, LARGEST)
+    tokens, _ = plain.source_tokens(tf.constant(TEXTS))
+    found, expected = (each.search(tokens).scores[:, 0] for each in (compiled, plain))
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+
+
+def test_a_shortlist_has_no_programs():
+    """The size of its vocabulary follows from the words of a batch."""
+    plain = make_translator()
+    assert plain.program_sizes("gpu")
+    size = plain.model.config.vocab_size
+    always, others = np.arange(99, dtype="int32"), np.zeros([size, 2], "int32")
+    listed = Translator(
+        plain.model, plain.tokenizer, shortlist=Shortlist(always, others)
+    )
+    assert listed.program_sizes("gpu") == []
+
+
+def test_sizes_pay_where_they_were_measured_to_pay():
+    small, large = 10**6, 10**8
+    of_cpu = search_programs.sizes_for("cpu", small, 100)
+    assert max(size.rows for size in of_cpu) == 32
+    assert {size.width for size in of_cpu} == {16, 32, 64, 128}
+    assert search_programs.sizes_for("cpu", large, 100) == []
+    of_gpu = search_programs.sizes_for("gpu", large, 16)
+    assert {size.rows for size in of_gpu} == {1, 8, 32, 128, 512}
+    assert not any(size.pays("cpu", large) for size in of_gpu)
+    assert of_gpu == sorted(of_gpu)
+
+
+class Programs:
+    """Signatures of three programs, the last of which cannot be compiled."""
+
+    def __init__(self):
+        self.is_compiled, self.num_missed = np.zeros(3, bool), np.zeros(3, "int64")
+
+    def compile(self, program):
+        if 2 in program.numpy():
+            raise tf.errors.InvalidArgumentError(None, None, "no compiler\nat all")
+        self.is_compiled[program.numpy()] = True
+
+    def programs(self, program):
+        return {
+            name: tf.gather(getattr(self, name), program)
+            for name in ("is_compiled", "num_missed")
+        }
+
+    def signatures(self):
+        return {name: getattr(self, name) for name in ("compile", "programs")}
+
+
+SMALL = [Size(1, 16, 1), Size(64, 16, 1), Size(2, 16, 16)]
+
+
+def compiler_of(programs, sizes=SMALL):
+    return CompilerBeside(programs.signatures(), sizes, step_weights=1)
+
+
+def test_a_program_is_compiled_after_several_batches_without_it():
+    programs = Programs()
+
+    def translate_batch(text):
+        programs.num_missed[:2] += 1  # also of one that does not pay here
+        return text
+
+    run = compiling(translate_batch, compiler_of(programs))
+    for _ in range(2):
+        assert run("a") == "a"
+        run.compiler.wait()
+    assert not programs.is_compiled.any()
+    run("a")
+    run.compiler.wait()
+    assert programs.is_compiled.tolist() == [True, False, False]
+
+
+def test_usual_programs_are_compiled_before_there_are_batches():
+    programs = Programs()
+    compiler = compiler_of(programs, [*SMALL[:2], Size(1, 256, 1)])
+    compiler.start()
+    compiler.wait()
+    assert programs.is_compiled.tolist() == [True, False, False]
+
+
+def test_a_failure_is_told_once_and_nothing_else_is_tried(caplog):
+    programs = Programs()
+    programs.num_missed[:] = 9, 0, 10
+    compiler = compiler_of(programs)
+    for _ in range(3):
+        compiler.look()
+        compiler.wait()
+    assert not programs.is_compiled.any()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Searches run without XLA, which failed: no compiler"
+    ]
+
+
+def test_a_model_without_programs_has_no_compiler():
+    assert compiling(len, None) is len
+    assert compiling_beside.CompilerBeside.of_searcher(make_translator()) is None
+
+
+@pytest.mark.long
+def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [Size(8, 32, 1)])
+    plain = make_translator()
+    version = saved_model.export(
+        plain, tmp_path, signatures=["serving_default"], device="cpu"
+    )
+    translate_batch = saved_model.load(version)
+    compiler = translate_batch.compiler
+    for number in range(3):
+        assert not compiler.state()[0].any(), number
+        expected = translate_batch(tf.constant(TEXTS))
+    compiler.wait()
+    found = translate_batch(tf.constant(TEXTS))
+    assert compiler.state()[0].tolist() == [True]
+    assert compiler.state()[1].tolist() == [3]
+    np.testing.assert_array_equal(found["translations"], expected["translations"])
+    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-4)
+
+    served = model_loading.load_export(version)
+    assert [*served.signatures] == ["serving_default"]
+    deadline = time.monotonic() + 60
+    while not served.num_programs() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert served.num_programs() == 1
+
+
+def test_warmup_compiles_the_usual_programs_first():
+    pytest.importorskip("tensorflow_serving")
+    sizes = [Size(1, 16, 1), Size(1, 16, 16), Size(1, 256, 1), Size(8, 16, 1)]
+    requests = [*warmup.compile_requests(sizes)]
+    assert {each.model_spec.signature_name for each in requests} == {"compile"}
+    programs = [tf.make_ndarray(each.inputs["program"]) for each in requests]
+    assert np.concatenate(programs).tolist() == [0, 3]
