@@ -27,6 +27,7 @@ from keras_transformer.cli import (
     protection_flags,
     search_flags,
     startup,
+    xla_cache,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
@@ -95,6 +96,7 @@ def check_flags() -> None:
 
 def load_model():
     """Return the model that the flags name."""
+    xla_cache.use()
     startup.import_tensorflow()
     from keras_transformer.server import model_loading
 

@@ -1,0 +1,58 @@
+"""The folder of XLA's compiled programs: whose it is, and how large it gets."""
+
+import os
+import pathlib
+
+import pytest
+
+from keras_transformer.cli import xla_cache
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(xla_cache.FLAGS, raising=False)
+    return tmp_path / "cache"
+
+
+def folder():
+    """Return the folder that TensorFlow is told."""
+    xla_cache.use()
+    return pathlib.Path(os.environ[xla_cache.FLAGS].rpartition("=")[2])
+
+
+def test_each_machine_has_a_folder_in_the_cache_of_the_user(home, monkeypatch):
+    own = folder()
+    assert own.is_dir()
+    assert own.is_relative_to(home)
+    monkeypatch.delenv(xla_cache.FLAGS)
+    monkeypatch.setattr(xla_cache.hardware, "cpu_features", lambda: "another")
+    assert folder() != own
+
+
+def test_other_settings_of_xla_are_kept_and_a_given_folder_is_used(monkeypatch):
+    monkeypatch.setenv(xla_cache.FLAGS, "--tf_xla_cpu_global_jit")
+    folder()
+    first, second = os.environ[xla_cache.FLAGS].split()
+    assert first == "--tf_xla_cpu_global_jit"
+    given = second.rpartition("=")[0] + "=/elsewhere"
+    monkeypatch.setenv(xla_cache.FLAGS, given)
+    xla_cache.use()
+    assert os.environ[xla_cache.FLAGS] == given
+
+
+def test_the_oldest_programs_are_deleted(home, monkeypatch):
+    monkeypatch.setattr(xla_cache, "_MOST_BYTES", 25)
+    for age, name in enumerate(["new", "old", "oldest"]):
+        path = home / "keras_transformer" / "xla" / "machine" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(10))
+        os.utime(path, (1000 - age, 1000 - age))
+    xla_cache.use()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["new", "old"]
+
+
+def test_without_a_place_to_write_nothing_is_kept(home):
+    home.write_text("a file")
+    xla_cache.use()
+    assert xla_cache.FLAGS not in os.environ
