@@ -24,6 +24,10 @@ _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 # Special pieces, the space and the ten digits have the ids before the numbers.
 FIRST_NUMBER = len(_SPECIAL_PIECES) + 1 + 10
 
+# Of a copying model: the factor of attention's scores, which makes it look at one
+# position, and that of the copied token beside the token before.
+_SHARP, _LOUD = 30.0, 10.0
+
 
 def number_tokenizer(vocab_size: int) -> SentencePieceTokenizer:
     """Return a tokenizer of a `number_vocabulary`."""
@@ -92,6 +96,49 @@ def random_translator(
     is_number = tf.range(table.shape[0]) >= FIRST_NUMBER
     table.assign(table.value * tf.cast(is_number, table.dtype)[:, tf.newaxis])
     return Translator(model, tokenizer, decoding)
+
+
+def copying_translator(
+    config: ModelConfig, decoding: DecodingConfig, precision: str
+) -> Translator:
+    """Return a translator of numbers that copies its sources, so that outputs end.
+
+    The last layer of the decoder attends to the source's token at its own position,
+    which the first dimensions tell; what the other layers add is zero.
+
+    Args:
+        config: The model's configuration: sinusoidal positions, norms after residuals,
+            shared embeddings.
+        decoding: Search settings.
+        precision: Name of a Keras dtype policy.
+    """
+    model = Transformer(config, dtype=precision)
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        parts = [layer.self_attention.output_projection, layer.ffn.output_projection]
+        if layer in model.decoder.layers:
+            parts.append(layer.cross_attention.output_projection)
+        for part in parts:
+            part.kernel.assign(tf.zeros_like(part.kernel))
+    width = config.head_key_dim
+    attention = model.decoder.layers[-1].cross_attention
+    table = model.target_embedding.embeddings
+    is_word = np.arange(config.d_model) >= width
+    is_word[-2] = False
+    table.assign(table.value * is_word)
+    # Each head has the position; together their values are the whole token. The last
+    # sine is about 0 at each position, so it has what a norm added to all numbers.
+    position = np.eye(config.d_model, width)
+    position[-2] = -1
+    position = np.tile(position, config.num_heads)
+    identity = np.eye(config.d_model)
+    for part, kernel in (
+        (attention.query_projection, _SHARP * position),
+        (attention.key_projection, position),
+        (attention.value_projection, identity),
+        (attention.output_projection, _LOUD * identity),
+    ):
+        part.kernel.assign(kernel)
+    return Translator(model, number_tokenizer(config.vocab_size), decoding)
 
 
 def teacher_forced_scores(
