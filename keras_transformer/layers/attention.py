@@ -18,7 +18,7 @@ from keras_transformer.layers.linear import (
     matmul_transpose_b,
     reshape,
 )
-from keras_transformer.layers.masked_layer import MaskedLayer
+from keras_transformer.layers.masked_layer import MaskedLayer, sequence_spec
 
 Tensor = Any
 
@@ -139,6 +139,7 @@ class MultiHeadAttention(MaskedLayer):
         self.value_dim = config_lib.check_at_least("value_dim", value_dim, 1)
         self.use_bias = use_bias
         self.dropout_rate = dropout_rate
+        self.input_spec = sequence_spec(self.d_model)
 
     def build(self, query_shape, source_shape=None):
         # One matrix for all heads: [d_model, heads * width].

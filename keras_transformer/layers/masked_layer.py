@@ -28,3 +28,8 @@ class MaskedLayer(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         return tuple(inputs_shape)
+
+
+def sequence_spec(d_model: int) -> keras.layers.InputSpec:
+    """Return what Keras checks of a layer's input, `[batch, length, d_model]`."""
+    return keras.layers.InputSpec(ndim=3, axes={-1: d_model})

@@ -13,7 +13,7 @@ from keras_transformer.layers import masks
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_norm import LayerNormalization
-from keras_transformer.layers.masked_layer import MaskedLayer
+from keras_transformer.layers.masked_layer import MaskedLayer, sequence_spec
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.restricted_attention import (
     RestrictedSelfAttention,
@@ -38,6 +38,7 @@ class ConfiguredLayer(MaskedLayer):
             config = from_dict(ModelConfig, config)
         self.config = config
         self.causal = causal
+        self.input_spec = sequence_spec(config.d_model)
 
     def get_config(self):
         return {

@@ -49,7 +49,7 @@ class TokenTrainer(TokenMetrics):
     weights, optimizer or these; `fit` then reports `skipped` as 1.0, and at the end of
     an epoch the share of its steps that were skipped.
 
-    Subclasses provide `config.pad_id`, `shift_right` and `segments`.
+    Subclasses provide `config.pad_id`, `inputs`, `shift_right` and `segments`.
     """
 
     def compile(
@@ -118,6 +118,7 @@ class TokenTrainer(TokenMetrics):
                     "not call it. Use `add_loss` in `call`, or the arguments `loss` "
                     f"and `metrics` of `compile`. Received: {type(self).__name__}."
                 )
+        self.build_added_layers()
         loss = as_token_loss(loss, *self._sample_output())
         self._compile_with_metrics(
             optimizer=optimizer, loss=loss, jit_compile=False, **kwargs
@@ -258,6 +259,11 @@ class TokenTrainer(TokenMetrics):
                 f"`save_weights('model.weights.h5')`. Received: filepath={filepath}."
             )
         super().save(filepath, *args, **kwargs)
+
+    def build_added_layers(self) -> None:
+        """Build the layers that the constructor of a subclass has added."""
+        if not all(layer.built for layer in self._flatten_layers()):
+            keras.Operation.compute_output_spec(self, *self.inputs)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Do nothing, because the constructor builds the model.

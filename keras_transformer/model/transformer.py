@@ -87,11 +87,13 @@ class Transformer(TokenTrainer):
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.decoder = Decoder(config, dtype=dtype, name="decoder")
         self.build(*self.input_shape)
+        # Keras locks a built model, but a subclass may add layers in its constructor.
+        self._tracker.unlock()
 
     def build(self, source_tokens_shape=None, decoder_inputs_shape=None):
         """Create all weights; the config determines their shapes."""
         if self.built:
-            return
+            return self.build_added_layers()
         embedded = (None, None, self.config.d_model)
         for layer in (self.embedding, self.target_embedding, self.output_embedding):
             if not layer.built:
@@ -106,6 +108,7 @@ class Transformer(TokenTrainer):
             layer.build(embedded)
         self.decoder.build(embedded, embedded)
         self.built = True
+        return None
 
     @property
     def input_shape(self) -> list[tuple[None, None]]:

@@ -11,6 +11,7 @@ from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.embedding import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
 from keras_transformer.layers.positional_encoding import PositionalEncoding
+from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 from tests.keras_habits.models import VOCAB_SIZE, arrays, make_config
 
 TOKENS, TARGET = arrays()
@@ -110,3 +111,29 @@ def test_a_layer_knows_its_outputs_shape_before_it_is_built(make, arguments, exp
     layer = make()
     assert layer.compute_output_shape(*arguments) == expected
     assert not layer.built
+
+
+SEQUENCE_LAYERS = {
+    "encoder": lambda: Encoder(make_config()),
+    "encoder layer": lambda: EncoderLayer(make_config()),
+    "decoder": lambda: Decoder(make_config()),
+    "decoder layer": lambda: DecoderLayer(make_config()),
+    "attention": lambda: MultiHeadAttention(6, 2, 3, 3),
+    "restricted": lambda: RestrictedSelfAttention(6, 2, 3, 3, window=3, causal=False),
+}
+WRONG_INPUTS = {
+    "token ids": (TOKENS, "expected ndim=3, found ndim=2"),
+    "symbolic ids": (keras.Input((None,), dtype="int32"), "found ndim=2"),
+    "rank 4": (np.zeros((2, 3, 5, 6), "float32"), "expected ndim=3, found ndim=4"),
+    "other width": (np.zeros((2, 5, 7), "float32"), "expected axis -1 .* value 6"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INPUTS)
+@pytest.mark.parametrize("make", SEQUENCE_LAYERS.values(), ids=SEQUENCE_LAYERS)
+def test_a_layer_names_inputs_of_another_shape(make, name):
+    """In Keras's words, before anything is computed."""
+    inputs, message = WRONG_INPUTS[name]
+    with pytest.raises(ValueError, match=f"Input 0 .*{message}") as raised:
+        make()(inputs)
+    assert "\n" not in str(raised.value)

@@ -112,6 +112,48 @@ def test_a_subclass_is_saved_and_loaded(tmp_path):
     again.fit(SOURCE, TARGET, verbose=0)
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class WithHead(kt.Transformer):
+    """Adds layers in its constructor, as subclasses of other Keras models do."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.head = keras.layers.Dense(VOCAB_SIZE)
+        self.norm = keras.layers.BatchNormalization()
+        self.mean = keras.metrics.Mean(name="mean_logit")
+
+    def call(self, source_tokens, decoder_inputs, training=None, **options):
+        logits = super().call(source_tokens, decoder_inputs, training, **options)
+        self.mean.update_state(logits)
+        return self.norm(self.head(logits), training=training)
+
+
+def with_head():
+    keras.utils.set_random_seed(7)
+    model = WithHead(make_model().config)
+    model.compile("sgd", kt.LabelSmoothedCrossEntropy(0.1))
+    return model
+
+
+def test_layers_that_a_subclass_adds_are_built_by_compile_and_loading(tmp_path):
+    model = with_head()
+    assert len(model.trainable_variables) == len(make_model().trainable_variables) + 4
+    assert len(model.optimizer.variables) == 2
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(SOURCE, TARGET), model(SOURCE, TARGET))
+
+
+@pytest.mark.long
+def test_layers_that_a_subclass_adds_learn():
+    model = with_head()
+    before = model.head.get_weights()[0], model.norm.get_weights()[2]
+    history = model.fit(SOURCE, TARGET, verbose=0).history
+    assert "mean_logit" in history
+    assert not np.array_equal(model.head.get_weights()[0], before[0])
+    assert not np.array_equal(model.norm.get_weights()[2], before[1])  # moving mean
+
+
 @pytest.mark.parametrize(
     ("mode", "tolerance"),
     [
