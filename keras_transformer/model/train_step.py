@@ -136,9 +136,7 @@ class TokenTrainer(TokenMetrics):
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
-        self._gradients = tf.function(
-            self._microbatch_gradients, jit_compile=self.jit_gradients, autograph=False
-        )
+        self._make_gradients()
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, y=None, *args, **kwargs):
@@ -213,8 +211,12 @@ class TokenTrainer(TokenMetrics):
         return self(batch.source, self._decoder_inputs(batch), training=False)
 
     def make_train_function(self, force: bool = False) -> None:
-        """Make the function of `fit` that runs a step."""
+        """Make the function of `fit` that runs a step.
+
+        Keras makes another when the weights are others, as after `quantize`.
+        """
         if self.train_function is None or force:
+            self._make_gradients()
             super().make_train_function(force)
             self.train_function = token_checks.naming_failures()(self.train_function)
 
@@ -286,6 +288,11 @@ class TokenTrainer(TokenMetrics):
         tokens = self._count_tokens(batch)
         gradients, sums, size, _ = self._microbatch_gradients(batch, 0, tokens)
         return gradients, sums, size
+
+    def _make_gradients(self):
+        self._gradients = tf.function(
+            self._microbatch_gradients, jit_compile=self.jit_gradients, autograph=False
+        )
 
     def _batch_gradients(self, batch, tokens):
         """Sum the results of `_microbatch_gradients` over the batch."""

@@ -94,3 +94,16 @@ def test_the_legacy_format_is_refused_before_a_file_is_written(tmp_path, name):
     with pytest.raises(ValueError, match=r"path that ends with `.keras`.*Received: "):
         make_model().save(tmp_path / name)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_a_new_train_function_trains_the_weights_of_now():
+    """Keras makes one after `quantize`, and users who freeze without `compile`."""
+    model = compiled()
+    model.train_on_batch(*arrays())
+    model.encoder.trainable = False
+    model.make_train_function(force=True)
+    encoder, decoder = model.encoder.get_weights(), model.decoder.get_weights()
+    model.train_on_batch(*arrays())
+    np.testing.assert_array_equal(model.encoder.get_weights()[0], encoder[0])
+    assert not np.array_equal(model.decoder.get_weights()[0], decoder[0])
