@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.model.transformer import Transformer
@@ -47,6 +48,17 @@ VARIANTS = {
         "norm_placement": "pre",
     },
 }
+# For tests that save or trace each model: all variants, a few of them in quick tests.
+FEW_QUICK = [
+    pytest.param(
+        fields,
+        id=name,
+        marks=[]
+        if name in ("post-norm", "separate vocabularies", "as in Marian")
+        else pytest.mark.long,
+    )
+    for name, fields in VARIANTS.items()
+]
 
 
 def make(**fields):

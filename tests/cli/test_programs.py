@@ -251,7 +251,7 @@ IMPORT = (
 )
 
 
-@pytest.mark.parametrize("level", [None, "0"])
+@pytest.mark.parametrize("level", [None, pytest.param("0", marks=pytest.mark.long)])
 def test_tensorflow_is_imported_fast_and_says_nothing_unless_it_is_asked(level):
     """Keras does not find Matplotlib, a second of each start; our own pictures do."""
     environment = {**os.environ, startup.LOG_LEVEL: level}

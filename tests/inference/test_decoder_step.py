@@ -13,7 +13,7 @@ from keras_transformer.inference import (
 )
 from keras_transformer.inference.decoder_step import decode_step
 from keras_transformer.layers.decoder import DecoderLayer
-from tests.model_variants import SOURCE, TARGET, VARIANTS, make
+from tests.model_variants import FEW_QUICK, SOURCE, TARGET, VARIANTS, make
 
 
 @pytest.fixture(scope="module", params=list(VARIANTS.values()), ids=list(VARIANTS))
@@ -79,6 +79,7 @@ def test_a_pair_without_training_is_the_full_pass(model, is_traced):
         np.testing.assert_allclose(own, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("model", FEW_QUICK, indirect=True)
 def test_equal_layers_are_traced_once(model, monkeypatch):
     """A graph of many layers is made, stored and loaded as quickly as one of few."""
     calls = []
@@ -105,6 +106,7 @@ def test_equal_layers_are_traced_once(model, monkeypatch):
     assert sorted(calls) == sorted(traced.values())
 
 
+@pytest.mark.parametrize("model", FEW_QUICK, indirect=True)
 def test_one_hypothesis_stays_known_as_one(model):
     """A loop over steps that is told no other shapes must take what a step returns."""
 

@@ -176,6 +176,7 @@ def test_a_source_is_cut_to_the_positions_of_all_models(single):
     assert cut.numpy().all()
 
 
+@pytest.mark.long
 def test_perplexity_leaves_out_what_a_model_has_no_positions_for(single):
     fields = {"position_encoding": "learned", "num_positions": 40}
     translator = together(single, fields)

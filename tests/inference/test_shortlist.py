@@ -175,6 +175,7 @@ def test_prefixes_are_in_the_list(plain_tokenizer):
     assert_equal(found, searched(plain, texts, prefix)[0])
 
 
+@pytest.mark.long
 def test_placeholders_are_kept(tokenizer):
     symbols = sorted(tokenizer.placeholders.values())
     size = tokenizer.vocab_size
@@ -185,6 +186,7 @@ def test_placeholders_are_kept(tokenizer):
         assert found.text.count(symbol) == 1
 
 
+@pytest.mark.long
 def test_samples_have_listed_pieces_alone(plain_tokenizer):
     size = plain_tokenizer.vocab_size
     always = np.union1d(np.arange(4), np.arange(270, 290))

@@ -80,11 +80,16 @@ def translations_of(kind, folder, **settings):
 @pytest.mark.parametrize(
     ("kind", "allow_unk"),
     [
-        *[("beam", True), ("beam", False), ("sample", False), ("greedy", False)],
+        *[("beam", True), ("beam", False), ("sample", False)],
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for case in [
-                *[("sample", True), ("placeholders", True), ("placeholders", False)],
+                *[
+                    ("greedy", False),
+                    ("sample", True),
+                    ("placeholders", True),
+                    ("placeholders", False),
+                ],
                 *[("prefix", False), ("shortlist", False), ("ensemble", False)],
                 ("export", False),
             ]

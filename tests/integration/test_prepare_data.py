@@ -73,6 +73,7 @@ def test_text_files_become_a_folder_to_train_on(prepare_data, corpus, tmp_path):
         assert texts == sentences(67, side)
 
 
+@pytest.mark.long
 def test_flagfile_and_own_sentencepiece_file_are_taken(prepare_data, corpus, tmp_path):
     tokenization.train_bpe(sentences(67, "de"), 290).save(tmp_path / "own")
     model = tmp_path / "own" / "sentencepiece.model"
@@ -379,6 +380,7 @@ def test_trees_become_a_folder_to_train_on(prepare_data, tmp_path):
     assert (tmp_path / "data" / "labels.json").exists()
 
 
+@pytest.mark.long
 def test_full_disk_ends_in_one_line_and_leaves_nothing(repository, corpus, tmp_path):
     """A limit on the size of files stands in for the end of the disk."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"

@@ -10,7 +10,7 @@ from keras_transformer import presets
 from keras_transformer.config import ModelConfig
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer
-from tests.model_variants import SOURCE, TARGET, VARIANTS, make
+from tests.model_variants import FEW_QUICK, SOURCE, TARGET, VARIANTS, make
 from tests.reference import transformer as reference
 
 
@@ -99,6 +99,7 @@ def test_nothing_is_drawn_where_weights_are_to_be_read():
     assert len(kernels) == 19 and all(np.any(kernel) for kernel in kernels)
 
 
+@pytest.mark.parametrize("model", FEW_QUICK, indirect=True)
 def test_the_saved_model_gives_the_same_logits(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

@@ -372,6 +372,11 @@ def test_an_export_that_translates_differently_is_rejected(small_export):
         )
 
 
+@pytest.fixture(scope="module")
+def bfloat16_translator():
+    return make_translator(precision="bfloat16")
+
+
 @pytest.mark.parametrize(
     ("precision", "worse", "is_rejected"),
     [
@@ -383,12 +388,11 @@ def test_an_export_that_translates_differently_is_rejected(small_export):
     ],
 )
 def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
-    module, monkeypatch, precision, worse, is_rejected
+    module, bfloat16_translator, monkeypatch, precision, worse, is_rejected
 ):
     """A different text is a tie only if its score differs by rounding."""
-    translator = module.translator
-    if precision == "bfloat16":
-        translator = make_translator(precision=precision)
+    choices = {"float32": module.translator, "bfloat16": bfloat16_translator}
+    translator = choices[precision]
     texts = saved_model_lib.trial_texts(translator, 16)
 
     def answer(batch):
