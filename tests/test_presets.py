@@ -158,7 +158,13 @@ def distinct():
     return list(seen.values())
 
 
-@pytest.mark.parametrize("name", distinct())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * name.startswith("table3_"))
+        for name in distinct()
+    ],
+)
 def test_every_preset_trains_on_two_replicas_saves_and_loads(
     name, two_replicas, eager, tmp_path
 ):
