@@ -235,7 +235,10 @@ def files() -> None:
 
     with tempfile.TemporaryDirectory() as folder, _peer(translator, precision) as peer:
         version = saved_model.export(
-            translator, folder, signatures=[saved_model.SIGNATURE], device="gpu"
+            translator,
+            folder,
+            signatures=[saved_model.SIGNATURE],
+            description={"device": "gpu"},
         )
         _file_of_ours(version, texts, precision, num_tokens)
         for most, unit in _PEER_BATCHES:

@@ -138,7 +138,6 @@ def main() -> dict:
         check_texts=texts_to_check(searcher),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
-        device=_DEVICE.value,
     )
     description = saved_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
@@ -219,6 +218,7 @@ def describe(model_dir, searcher, step: int) -> dict:
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
         "precision": _PRECISION.value,
+        "device": _DEVICE.value,
         "num_models": len(models),
         "num_parameters": sum(model.count_params() for model in models),
         "decoding": dataclasses.asdict(searcher.decoding),

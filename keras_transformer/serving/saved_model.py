@@ -68,7 +68,6 @@ def export(
     check_texts: Sequence[str] = (),
     has_packed_kernels: bool = True,
     has_warmup: bool = False,
-    device: str | None = None,
 ) -> pathlib.Path:
     """Write a SavedModel as the next version of a model, atomically.
 
@@ -81,15 +80,15 @@ def export(
             `ParsingModule` for a parser.
         description: Written next to the model, as JSON, with "weights_bytes" added, the
             size of the weights that the signatures read. Its "source_language" has the
-            rules for sentences of the signature `document`.
+            rules for sentences of the signature `document`; its "device", "cpu" or
+            "gpu", is what searches can be compiled for (see `search_programs`; any
+            export runs on both), none without it.
         check_texts: Texts that the export must translate (parse) the same as
             `searcher`. Not checked if the signature `serving_default` (`parse`) is not
             exported.
         has_packed_kernels: Whether to store the decoder's packed kernels too: a larger
             file, but faster searches for few sentences.
         has_warmup: Whether to add warmup requests for TF Serving.
-        device: "cpu" or "gpu": what searches can be compiled for, see
-            `search_programs`. Any export runs on both. None: no search is compiled.
 
     Returns:
         The folder of the version, EXPORT_DIR/VERSION.
@@ -109,6 +108,8 @@ def export(
             "`num_best` (--nbest) is for translation models; a parser gives one tree. "
             f"Received: num_best={num_best}."
         )
+    described = dict(description or {})
+    device = described.get("device")
     served = searcher.with_prepared_weights(
         has_packed_kernels=has_packed_kernels,
         has_stacks=True,
@@ -117,43 +118,56 @@ def export(
     if is_parser:
         module = ParsingModule(served)
     else:
-        language = (description or {}).get("source_language") or ""
-        module = ServingModule(served, num_best, language)
+        module = ServingModule(served, num_best, described.get("source_language") or "")
     chosen = module.signatures()
     for name in signatures or ():
         check_choice("signature", name, chosen)
     if signatures:
         chosen = {name: chosen[name] for name in signatures}
-    translating = [*chosen]
-    described = dict(description or {})
-    if served.programs:
-        chosen.update(served.programs.signatures())
-        described["programs"] = served.programs.sizes
-        described["step_weights"] = served.ensemble.num_step_weights
+    programs = _add_programs(served, described)
     with atomic_files.folder_aside(export_dir / "new") as aside:
-        try:
-            # As concrete functions: the saving would trace others a second time.
-            traced = {
-                name: function.get_concrete_function()
-                for name, function in chosen.items()
-            }
-            owner = _owner(served, traced.values())
-            tf.saved_model.save(owner, str(aside), signatures=traced)
-        except tf.errors.OpError as error:
-            raise OSError(
-                f"Could not write the export into {export_dir}: "
-                f"{atomic_files.reason(error)}. Free some space or check the folder's "
-                "permissions."
-            ) from error
+        owner = _save(served, {**chosen, **programs}, aside)
         size = sum(weight.dtype.size * tf.size(weight) for weight in owner.weights)
         described["weights_bytes"] = int(size)
         json_files.write(aside / DESCRIPTION, described)
         if has_warmup:
-            sizes = served.programs.sizes if served.programs else ()
-            warmup.write_warmup_requests(aside, searcher, translating, sizes)
+            sizes = described.get("programs", ())
+            warmup.write_warmup_requests(aside, searcher, list(chosen), sizes)
         if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
             check_same(searcher, aside, check_texts)
         return atomic_files.rename_to_number(aside, export_dir, next_version)
+
+
+def _save(
+    served: SequenceGenerator, functions: dict[str, Callable], aside: pathlib.Path
+) -> tf.Module:
+    """Write a SavedModel; return the module with the weights that it reads."""
+    try:
+        # As concrete functions: the saving would trace others a second time.
+        traced = {
+            name: function.get_concrete_function()
+            for name, function in functions.items()
+        }
+        owner = _owner(served, traced.values())
+        tf.saved_model.save(owner, str(aside), signatures=traced)
+        return owner
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"Could not write the export into {aside.parent}: "
+            f"{atomic_files.reason(error)}. Free some space or check the folder's "
+            "permissions."
+        ) from error
+
+
+def _add_programs(
+    served: SequenceGenerator, description: dict[str, Any]
+) -> dict[str, Callable]:
+    """Describe the programs of a searcher; return their signatures."""
+    if served.programs is None:
+        return {}
+    description["programs"] = served.programs.sizes
+    description["step_weights"] = served.ensemble.num_step_weights
+    return served.programs.signatures()
 
 
 def _owner(searcher: SequenceGenerator, functions: Iterable[Any]) -> tf.Module:

@@ -35,6 +35,8 @@ NOT_RUN = {
     r"translate_file|this_machine)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
+    r"^python benchmarks/gpu\.py ": "needs a GPU; small in testlong "
+    "(tests/benchmarks/test_gpu.py)",
     r"^python benchmarks/server_load\.py ": "needs Locust; "
     "tests/benchmarks/test_latencies.py",
     r"^opusfilter |data/clean": "needs OpusFilter; "
@@ -268,6 +270,7 @@ PAGES = [
     "docs/how_to/published_models.md",
     "docs/how_to/long_runs.md",
     "docs/how_to/several_machines.md",
+    "docs/how_to/gpu.md",
     "docs/how_to/serving.md",
     "docs/how_to/alignments.md",
     "docs/how_to/documents.md",

@@ -114,7 +114,10 @@ def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monke
     size = Size(rows=128, width=32, prefix=1)
     monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [size])
     version = saved_model.export(
-        make_translator(), tmp_path, signatures=["serving_default"], device="cpu"
+        make_translator(),
+        tmp_path,
+        signatures=["serving_default"],
+        description={"device": "cpu"},
     )
     printed = check_same_outputs(runner, version)
     for signature in ("compile", "programs"):

@@ -270,7 +270,10 @@ def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
     monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [Size(8, 32, 1)])
     plain = make_translator()
     version = saved_model.export(
-        plain, tmp_path, signatures=["serving_default"], device="cpu"
+        plain,
+        tmp_path,
+        signatures=["serving_default"],
+        description={"device": "cpu"},
     )
     translate_batch = saved_model.load(version)
     compiler = translate_batch.compiler
