@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_transformer as kt
 from keras_transformer.model.token_checks import (
     check_padding_follows,
     checked_tokens,
@@ -13,6 +14,14 @@ from keras_transformer.model.token_checks import (
 from tests.keras_habits.models import arrays, compiled, make_config, make_model
 
 SOURCE, TARGET = arrays()
+
+
+@pytest.fixture(scope="module")
+def model():
+    """For tests that change no weights."""
+    model = make_model(**LEARNED)
+    model.compile("sgd", kt.LabelSmoothedCrossEntropy(0.1))
+    return model
 
 
 def with_id(value, dtype="int32"):
@@ -40,9 +49,8 @@ LEARNED = {"position_encoding": "learned", "num_positions": 7}
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_tokens_are_named_in_call(name):
+def test_tokens_are_named_in_call(model, name):
     tokens, message = WRONG[name]
-    model = make_model(**LEARNED)
     with pytest.raises((TypeError, ValueError), match=f"`source_tokens` .*{message}"):
         model(tokens, TARGET)
     with pytest.raises((TypeError, ValueError), match=f"`decoder_inputs` .*{message}"):
@@ -88,10 +96,9 @@ def test_rows_of_several_pairs_may_be_longer_than_the_positions():
 
 
 @pytest.mark.parametrize("name", ["floats", "too large"])
-def test_arrays_are_named_before_the_first_step(name):
+def test_arrays_are_named_before_the_first_step(model, name):
     """Also where only the last row, or the validation data, are wrong."""
     tokens, message = WRONG[name]
-    model = compiled()
     before = model.get_weights()
     for data in ((tokens, TARGET), (SOURCE, tokens)):
         with pytest.raises((TypeError, ValueError), match=message):
@@ -142,9 +149,8 @@ def test_ids_are_named_in_each_method(two_replicas):
             call()
 
 
-def test_symbolic_inputs_of_floats_are_named():
+def test_symbolic_inputs_of_floats_are_named(model):
     """`keras.Input` makes floats if no dtype is given."""
-    model = make_model()
     with pytest.raises(TypeError, match="`source_tokens` must be integers.*float32"):
         model(keras.Input((None,)), keras.Input((None,)))
 
@@ -153,13 +159,13 @@ ROWS = [[5, 6, 3], [7, 3], [8, 9, 10, 3]]
 
 
 @pytest.mark.parametrize("name", ["source_tokens", "target_tokens"])
-def test_padding_before_the_tokens_is_named(name):
+def test_padding_before_the_tokens_is_named(model, name):
     """As `pad_sequences` puts it; BOS would come before padding, not before a token."""
     after = keras.utils.pad_sequences(ROWS, padding="post")
     before = keras.utils.pad_sequences(ROWS)
     pair = {"source_tokens": after, "target_tokens": after, name: before}
     with pytest.raises(ValueError, match=f"`{name}` must have padding after .*'post'"):
-        compiled().fit(*pair.values(), verbose=0)
+        model.fit(*pair.values(), verbose=0)
 
 
 @pytest.mark.parametrize(

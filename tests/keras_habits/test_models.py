@@ -12,6 +12,14 @@ import keras_transformer as kt
 from tests.keras_habits.models import VOCAB_SIZE, arrays, make_model
 
 SOURCE, TARGET = arrays()
+
+
+@pytest.fixture(scope="module")
+def model():
+    """For tests that change nothing."""
+    return make_model()
+
+
 VARIANTS = {
     "plain": {},
     "learned": {"position_encoding": "learned", "num_positions": 11},
@@ -42,8 +50,8 @@ def test_a_model_knows_its_shapes():
     assert [each.dtype for each in model.inputs] == ["int32", "int32"]
 
 
-def test_a_model_with_attention_weights_is_symbolic_too():
-    logits, weights = make_model()(*make_model().inputs, return_attention=True)
+def test_a_model_with_attention_weights_is_symbolic_too(model):
+    logits, weights = model(*model.inputs, return_attention=True)
     assert logits.shape == (None, None, VOCAB_SIZE)
     assert logits.dtype == "float32"
     assert weights["cross"][0].shape == (None, 2, None, None)
@@ -154,13 +162,9 @@ def test_layers_that_a_subclass_adds_learn():
     assert not np.array_equal(model.norm.get_weights()[2], before[1])  # moving mean
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("mode", "tolerance"),
-    [
-        pytest.param("int8", 0.1, marks=pytest.mark.long),
-        pytest.param("int4", 1.0, marks=pytest.mark.long),
-        ("float8", 0.3),
-    ],
+    ("mode", "tolerance"), [("int8", 0.1), ("int4", 1.0), ("float8", 0.3)]
 )
 def test_a_quantized_model_is_close_to_the_model_and_is_saved(
     mode, tolerance, tmp_path
@@ -180,6 +184,16 @@ def test_a_quantized_model_is_close_to_the_model_and_is_saved(
     assert not np.array_equal(logits, before)
 
 
+def test_a_copy_of_a_quantized_model_is_quantized():
+    model = make_model()
+    with pytest.warns(UserWarning, match="quantize"):
+        model.quantize("float8")
+    copied = kt.Transformer.from_config(model.get_config())
+    paths = [weight.path.partition("/")[2] for weight in model.weights]
+    assert [weight.path.partition("/")[2] for weight in copied.weights] == paths
+    assert copied.count_params() > make_model().count_params()
+
+
 ONE_ARGUMENT = {
     "tuple": lambda source, target: (source, target),
     "list": lambda source, target: [source, target],
@@ -188,19 +202,16 @@ ONE_ARGUMENT = {
 
 
 @pytest.mark.parametrize("structure", ONE_ARGUMENT.values(), ids=ONE_ARGUMENT)
-def test_inputs_in_one_structure_are_the_two_arguments(structure):
+def test_inputs_in_one_structure_are_the_two_arguments(model, structure):
     """Same as in `fit` and `predict`, and as other models with two inputs take them."""
-    model = make_model()
     expected = model(SOURCE, TARGET)
-    np.testing.assert_array_equal(model(structure(SOURCE, TARGET)), expected)
     logits = model(structure(SOURCE, TARGET), training=True)
     np.testing.assert_array_equal(logits, expected)
     whole = keras.Model(model.inputs, model(structure(*model.inputs)))
     np.testing.assert_allclose(whole([SOURCE, TARGET]), expected, atol=1e-6)
 
 
-def test_inputs_in_one_structure_have_two_parts():
+@pytest.mark.parametrize("inputs", [SOURCE, {"source_tokens": SOURCE}])
+def test_inputs_in_one_structure_have_two_parts(model, inputs):
     with pytest.raises(TypeError, match="'decoder_inputs'"):
-        make_model()(SOURCE)
-    with pytest.raises(TypeError, match="'decoder_inputs'"):
-        make_model()({"source_tokens": SOURCE})
+        model(inputs)

@@ -16,6 +16,12 @@ KEPT = [0, 2, 3]
 WEIGHTS = np.array([1, 0, 1, 1, 0, 0])
 
 
+@pytest.fixture(scope="module")
+def model():
+    """For tests that change no weights."""
+    return compiled()
+
+
 def gradients_per_token(model, *data):
     """The mean gradients over tokens, and the mean loss."""
     gradients, sums, _ = model.batch_gradients(*data)
@@ -33,23 +39,20 @@ def gradients_per_token(model, *data):
     ],
     ids=["integers", "booleans", "column", "tokens"],
 )
-def test_pairs_of_weight_zero_are_as_if_left_out(weights):
-    model = compiled()
+def test_pairs_of_weight_zero_are_as_if_left_out(model, weights):
     found = gradients_per_token(model, SOURCE, TARGET, weights)
     assert_same(found, gradients_per_token(model, SOURCE[KEPT], TARGET[KEPT]))
 
 
-def test_a_pair_of_weight_two_is_the_pair_twice():
-    model = compiled()
+def test_a_pair_of_weight_two_is_the_pair_twice(model):
     rows = np.repeat(np.arange(6), [1, 2, 1, 3, 1, 1])
     weights = np.array([1, 2, 1, 3, 1, 1])
     found = gradients_per_token(model, SOURCE, TARGET, weights)
     assert_same(found, gradients_per_token(model, SOURCE[rows], TARGET[rows]))
 
 
-def test_tokens_have_weights_of_their_own():
+def test_tokens_have_weights_of_their_own(model):
     """Those of weight zero are as padding, but for what the decoder sees."""
-    model = compiled()
     weights = np.ones(TARGET.shape)
     weights[:, 2:] = 0
     inputs = np.asarray(model.shift_right(TARGET))
@@ -150,4 +153,4 @@ def test_weights_of_an_unknown_rank_are_those_of_pairs():
 )
 def test_wrong_weights_are_named(weights, message):
     with pytest.raises(ValueError, match=f"`sample_weight` must .*{message}"):
-        compiled().batch_gradients(SOURCE, TARGET, weights)
+        unpack((SOURCE, TARGET, weights), make_config())
