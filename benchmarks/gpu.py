@@ -54,6 +54,7 @@ _SOURCE_LENGTH, _STEPS = 30, 40
 # and for news, half of the lines each.
 _LENGTHS = ((2.5, 0.3), (3.1, 0.5))
 _LONGEST = 100
+_FILE_ROWS = 512
 # (most of a batch, unit) of CTranslate2.
 _PEER_BATCHES = ((128, "examples"), (512, "examples"), (16384, "tokens"))
 _PEER_PROGRAM = pathlib.Path(__file__).with_name("lib") / "huggingface_generate.py"
@@ -87,18 +88,29 @@ def search() -> None:
     sizes = [int(size) for size in _BATCH_SIZES.value]
     for precision in _PRECISIONS.value:
         with _random_models(precision) as (translator, peer):
-            _compile_all(translator, range(len(sizes)), precision)
             for size in sizes:
-                _search_of(translator, peer, size, precision)
+                number = translator.programs.sizes.index((size, 32, 1))
+                compile_program = translator.programs.signatures()["compile"]
+                seconds = _compile_all(compile_program, [number])
+                _search_of(translator, peer, size, precision, seconds)
     if _PEER_PYTHON.value:
         for precision in _PRECISIONS.value:
-            command = [
-                _PEER_PYTHON.value,
-                str(_PEER_PROGRAM),
-                precision,
-                *map(str, sizes),
-            ]
-            subprocess.run(command, check=True)
+            command = [_PEER_PYTHON.value, str(_PEER_PROGRAM), precision]
+            subprocess.run([*command, *map(str, sizes)], check=True)
+
+
+def _compile_all(compile_program, numbers: Sequence[int]) -> float:
+    """Compile programs, at the same time; return the seconds."""
+    import tensorflow as tf
+
+    began = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(len(numbers)) as pool:
+        [
+            *pool.map(
+                lambda number: compile_program(program=tf.constant([number])), numbers
+            )
+        ]
+    return round(time.perf_counter() - began, 1)
 
 
 @contextlib.contextmanager
@@ -132,28 +144,7 @@ def _peer(translator, precision):
         yield ctranslate2.Translator(folder, device=device, compute_type=kind)
 
 
-def _compile_all(translator, numbers, precision) -> None:
-    """Compile programs, at the same time, and write how long each took."""
-    import tensorflow as tf
-
-    compile_program = translator.programs.signatures()["compile"]
-    sizes = translator.programs.sizes
-
-    def compile_one(number):
-        began = time.perf_counter()
-        compile_program(program=tf.constant([number]))
-        return round(time.perf_counter() - began, 1)
-
-    with concurrent.futures.ThreadPoolExecutor(len(numbers)) as pool:
-        seconds = pool.map(compile_one, numbers)
-        measure.write_line(
-            part="compile",
-            precision=precision,
-            seconds={str(sizes[n]): s for n, s in zip(numbers, seconds, strict=True)},
-        )
-
-
-def _search_of(translator, peer, size, precision) -> None:
+def _search_of(translator, peer, size, precision, compile_s) -> None:
     """Time searches of one batch size, by turns."""
     import tensorflow as tf
 
@@ -185,6 +176,7 @@ def _search_of(translator, peer, size, precision) -> None:
         part="search",
         precision=precision,
         sentences=size,
+        compile_s=compile_s,
         ours_tokens_per_s=round(rates[0]),
         ours_text_to_text_tokens_per_s=round(rates[1]),
         ctranslate2_tokens_per_s=round(rates[2]),
@@ -243,7 +235,7 @@ def files() -> None:
         _file_of_ours(version, texts, precision, num_tokens)
         for most, unit in _PEER_BATCHES:
 
-            def translate(most=most, unit=unit):
+            def translate(texts, most=most, unit=unit):
                 found = peer.translate_batch(
                     processor.encode(texts, out_type=str),
                     beam_size=translator.decoding.beam_size,
@@ -253,7 +245,8 @@ def files() -> None:
                 )
                 return processor.decode([each.hypotheses[0] for each in found])
 
-            seconds = measure.seconds_of_calls(translate, 2)[1]
+            translate(texts[:256])
+            (seconds,) = measure.seconds_of_calls(lambda: translate(texts), 1)
             measure.write_line(
                 part="files",
                 peer=f"CTranslate2, {most} {unit}",
@@ -264,32 +257,45 @@ def files() -> None:
 
 
 def _file_of_ours(version, texts, precision, num_tokens) -> None:
-    """Translate the file three times: programs are compiled beside the first."""
-    from keras_transformer.inference import batching
+    """Compile what the file needs, and translate it twice."""
+    import tensorflow as tf
+
     from keras_transformer.inference.translator import translate_in_batches
     from keras_transformer.serving import saved_model
 
-    translate_batch = saved_model.load(version)
-    compiler = translate_batch.compiler
-    for number in range(3):
+    loaded = saved_model.load_all(version)
+    sizes = saved_model.read_description(version)["programs"]
+    needed = [
+        number
+        for number, (rows, width, prefix) in enumerate(sizes)
+        if rows == _FILE_ROWS and width <= 2 * _LONGEST and prefix == 1
+    ]
+    compile_s = _compile_all(loaded.signatures["compile"], needed)
+
+    def translate_batch(text):
+        found = loaded.signatures["serving_default"](text=text)
+        return {
+            "translations": found["translation"][:, tf.newaxis],
+            "scores": found["score"][:, tf.newaxis],
+            "truncated": found["truncated"],
+        }
+
+    for number in range(2):
         began = time.perf_counter()
-        found = translate_in_batches(
-            texts, 512, translate_batch, at_once=batching.BATCHES_AT_ONCE
-        )
+        found = translate_in_batches(texts, _FILE_ROWS, translate_batch)
         seconds = time.perf_counter() - began
         measure.write_line(
             part="files",
             ours=f"time {number + 1}",
             precision=precision,
+            compile_s=compile_s,
             seconds=round(seconds, 2),
             lines_per_s=round(len(texts) / seconds),
             tokens=num_tokens,
             copied=sum(
                 each.text == text for each, text in zip(found, texts, strict=True)
             ),
-            compiled=int(compiler.state()[0].sum()),
         )
-        compiler.wait()
 
 
 if __name__ == "__main__":

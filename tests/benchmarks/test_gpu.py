@@ -27,7 +27,7 @@ def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(reposi
     assert search["ours_tokens_per_s"] > 0
     assert search["ctranslate2_tokens_per_s"] > 0
     files = [each for each in lines if each["part"] == "files"]
-    assert len(files) == 6 and all(each["lines_per_s"] > 0 for each in files)
+    assert len(files) == 5 and all(each["lines_per_s"] > 0 for each in files)
     assert "no-such-python" in lines[-1]["error"]
 
 
