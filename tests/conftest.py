@@ -25,7 +25,7 @@ from absl.testing import flagsaver
 import keras_transformer
 
 # Here, so that the flags they define outlive a program that imports them.
-from keras_transformer.cli import device_flags, programs  # noqa: F401
+from keras_transformer.cli import device_flags, programs, xla_cache  # noqa: F401
 from keras_transformer.inference import batching
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
@@ -48,6 +48,14 @@ def pytest_runtest_protocol(item):
 
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def own_cache_folder(monkeypatch, tmp_path_factory):
+    """Keep what programs write for later starts away from the user's cache."""
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setenv(xla_cache.FLAGS, os.environ.get(xla_cache.FLAGS, ""))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from keras_transformer.cli import xla_cache
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv(xla_cache.FLAGS, raising=False)
+    monkeypatch.delenv(xla_cache.FLAGS)
     return tmp_path / "cache"
 
 
