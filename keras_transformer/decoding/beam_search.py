@@ -151,6 +151,7 @@ class Settings:
     token_rules: Sequence[TokenRule]
     unscored_steps: int
     steps_at_once: int | None
+    usual_steps: int | tf.Tensor | None
     window: int | None
 
     def steps_of_block(self, step: int | tf.Tensor) -> tf.Tensor:
@@ -181,6 +182,7 @@ def beam_search(
     token_rules: Sequence[TokenRule] = (),
     unscored_steps: int = 0,
     steps_at_once: int | None = None,
+    usual_steps: int | tf.Tensor | None = None,
     window: int | None = None,
 ) -> BeamSearchResult:
     """Find the outputs with the best length-normalized log probability, §6.1.
@@ -234,8 +236,10 @@ def beam_search(
         steps_at_once: Compact the batch and the cache after this many steps, or when a
             quarter of the sentences are done: finished sentences and cache columns
             that no hypothesis reads are removed. Changes the speed, and at most the
-            last digits of scores. None: never; the cache has room for all steps from
-            the start.
+            last digits of scores. None: never.
+        usual_steps: Without `steps_at_once`: the cache has room for this many steps,
+            and then for all, if a sentence takes more. Columns are read whether
+            they are used or not. None: for all from the start.
         window: Number of last steps that `step_fn` reads, including the current one;
             None: all. Older columns are removed.
 
@@ -265,6 +269,7 @@ def beam_search(
         token_rules=[*token_rules, *repetition.rules_of(config)],
         unscored_steps=unscored_steps,
         steps_at_once=steps_at_once,
+        usual_steps=usual_steps,
         window=window,
     )
     search = start(settings, batch, limits)
@@ -280,9 +285,16 @@ def beam_search(
 def search_straight(
     settings: Settings, search: SearchState, work: WorkingSet
 ) -> SearchState:
-    """Search the whole batch, with cache columns for all steps from the start."""
-    work = with_room(work, 0, settings.max_steps)
-    _, search, _ = take_steps(settings, 0, settings.max_steps, search, work)
+    """Search the whole batch, with cache columns for the usual steps, then for all."""
+    ends = [settings.max_steps]
+    if settings.usual_steps is not None:
+        ends = [tf.minimum(settings.usual_steps, settings.max_steps), *ends]
+    begin = 0
+    for end in ends:
+        work = with_room(work, begin, end - begin)
+        # Takes no step if all sentences are done before `begin`.
+        _, search, work = take_steps(settings, begin, end, search, work)
+        begin = end
     return search
 
 
@@ -488,7 +500,8 @@ def pick_candidates(
     # Greedy search takes the best token even if the second best is EOS.
     num_wanted = 2 * beam_size if beam_size > 1 else 1
     scored = choices if settings.config.renormalize else logits
-    before = search.alive_log_probs - log_totals(scored)
+    totals = log_totals(scored, for_xla=settings.steps_at_once is None)
+    before = search.alive_log_probs - totals
     found = top_continuations(before, choices, num_wanted)
     if forced is not None:
         found = only_forced(settings, forced, search, before, choices, found)

@@ -202,7 +202,8 @@ class SequenceGenerator(tf.Module):
 
     def _whole_search(self, tokens, limits, prefix, num_best) -> BeamSearchResult:
         """Search a batch in one loop, whose sizes follow from those of the inputs."""
-        most = tf.shape(tokens)[1] + self.decoding.extra_decode_length
+        width, prefix_width = tf.shape(tokens)[1], tf.shape(prefix)[1]
+        most = width + self.decoding.extra_decode_length
         if (longest_output := self.decoding.max_output_length) is not None:
             most = tf.minimum(most, longest_output)
         return self._beam_search(
@@ -211,7 +212,9 @@ class SequenceGenerator(tf.Module):
             tokens,
             self.rule_inputs(tokens, prefix),
             max_lengths=limits,
-            max_steps=most + tf.shape(prefix)[1],
+            # A GPU copies a cache whose columns are no multiple of eight, to fill up.
+            max_steps=_multiple_of_eight(most + prefix_width),
+            usual_steps=_multiple_of_eight(width + width // 4 + prefix_width),
             forced_prefix=prefix,
             num_best=num_best,
         )
@@ -426,6 +429,11 @@ def _check_types(model: Any, tokenizer: Any) -> None:
             "`tokenizer` must be the tokenizer that the model was trained with, such "
             f"as `tokenization.load` returns. Received: {shown(tokenizer)}."
         )
+
+
+def _multiple_of_eight(number: tf.Tensor) -> tf.Tensor:
+    """Round up."""
+    return (number + 7) // 8 * 8
 
 
 def longest(limits: tf.Tensor) -> tf.Tensor:

@@ -187,7 +187,7 @@ def test_sizes_pay_where_they_were_measured_to_pay():
     assert {size.width for size in of_cpu} == {16, 32, 64, 128}
     assert search_programs.sizes_for("cpu", large, 100) == []
     of_gpu = search_programs.sizes_for("gpu", large, 16)
-    assert {size.rows for size in of_gpu} == {1, 8, 32, 128, 512}
+    assert {size.rows for size in of_gpu} == {2, 8, 32, 128, 512}
     assert not any(size.pays("cpu", large) for size in of_gpu)
     assert of_gpu == sorted(of_gpu)
 
