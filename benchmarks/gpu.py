@@ -54,7 +54,7 @@ _SOURCE_LENGTH, _STEPS = 30, 40
 # and for news, half of the lines each.
 _LENGTHS = ((2.5, 0.3), (3.1, 0.5))
 _LONGEST = 100
-_FILE_ROWS = 512
+_FILE_ROWS = 384
 # (most of a batch, unit) of CTranslate2.
 _PEER_BATCHES = ((128, "examples"), (512, "examples"), (16384, "tokens"))
 _PEER_PROGRAM = pathlib.Path(__file__).with_name("lib") / "huggingface_generate.py"

@@ -77,7 +77,6 @@ def from_model_dir(
         ValueError: If the options do not fit it.
     """
     from keras_transformer.inference import batching, hardware
-    from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(path)
@@ -89,11 +88,8 @@ def from_model_dir(
     is_aligned |= is_protected and not placeholders
     function = "align_batch" if is_aligned else "translate_batch"
     return TranslationModel(
-        compiling(
-            # A bound tf.function does not keep its object alive; a lambda does.
-            lambda text: getattr(translator, function)(text),
-            CompilerBeside.of_searcher(translator),
-        ),
+        # A bound tf.function does not keep its object alive; a lambda does.
+        lambda text: getattr(translator, function)(text),
         translator.decoding.max_input_length,
         options["languages"][0] or model_dir.read_config().source_language,
         batching.BATCHES_AT_ONCE,

@@ -15,7 +15,6 @@ import tensorflow as tf
 from absl import logging
 
 from keras_transformer.inference import hardware
-from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.search_programs import COMPILE, STATE, Size
 
 # Batches of a size that are searched without a program before it is compiled. Ten lines
@@ -26,8 +25,8 @@ _WORTH_BATCHES = 3
 class CompilerBeside:
     """Compiles programs one by one, in a thread.
 
-    If one cannot be compiled, a warning says so and no other is tried: searches go on
-    without.
+    If one cannot be compiled, a warning says so and searches go on without: of its size
+    if it needs more memory than there is, otherwise of any.
 
     Args:
         signatures: With those of `SearchPrograms.signatures`.
@@ -47,17 +46,6 @@ class CompilerBeside:
             [size.pays(hardware.device(), step_weights) for size in sizes]
         )
         self._is_busy = threading.Lock()
-
-    @classmethod
-    def of_searcher(cls, searcher: SequenceGenerator) -> CompilerBeside | None:
-        """Return what compiles the programs of a translator; None if it has none."""
-        if searcher.programs is None:
-            return None
-        return cls(
-            searcher.programs.signatures(),
-            searcher.programs.sizes,
-            searcher.ensemble.num_step_weights,
-        )
 
     def look(self) -> None:
         """Start to compile the program that most batches were without, if it pays."""
@@ -93,13 +81,23 @@ class CompilerBeside:
     def _run(self, numbers: Sequence[int]) -> None:
         try:
             for number in numbers:
-                self._compile(program=tf.constant([number], tf.int32))
-        except tf.errors.OpError as error:
-            self._pays[:] = False
-            reason = str(error).splitlines()[0]
-            logging.warning("Searches run without XLA, which failed: %s", reason)
+                if self._pays[number]:
+                    self._compile_one(number)
         finally:
             self._is_busy.release()
+
+    def _compile_one(self, number: int) -> None:
+        try:
+            self._compile(program=tf.constant([number], tf.int32))
+        except tf.errors.OpError as error:
+            is_large = isinstance(error, tf.errors.ResourceExhaustedError)
+            which = number if is_large else slice(None)
+            self._pays[which] = False
+            logging.warning(
+                "Searches of %s run without XLA, which failed: %s",
+                self._sizes[number] if is_large else "any size",
+                str(error).splitlines()[0],
+            )
 
 
 def compiling(

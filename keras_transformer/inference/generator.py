@@ -28,6 +28,7 @@ from keras_transformer.decoding.rules import TokenRule, repetition
 from keras_transformer.decoding.rules.single_tokens import begin_with, never
 from keras_transformer.inference import length_groups, search_programs
 from keras_transformer.inference.clean_text import clean
+from keras_transformer.inference.compiling_beside import CompilerBeside
 from keras_transformer.inference.decoder_step import FEW_ROWS
 from keras_transformer.inference.ensemble import Ensemble
 from keras_transformer.inference.search_programs import SearchPrograms, Size
@@ -82,6 +83,7 @@ class SequenceGenerator(tf.Module):
         self.shortlist: Shortlist | None = None
         # Set by `with_prepared_weights`.
         self.programs: SearchPrograms | None = None
+        self.compiler: CompilerBeside | None = None
 
     def with_prepared_weights(
         self,
@@ -104,15 +106,20 @@ class SequenceGenerator(tf.Module):
                 those packed. An exported graph then reads a quarter of the variables
                 and loads faster. Needs additional memory of the size of all layers.
             program_sizes: Sizes of searches that can be compiled, such as
-                `program_sizes` returns.
+                `program_sizes` returns; they are, beside further batches, after some of
+                that size.
         """
         generator = self._copy()
         # The pre-softmax kernel of a shortlist is another one in each search.
         with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
         generator.ensemble.prepare(has_packed_kernels, with_output, has_stacks)
         if program_sizes:
-            generator.programs = SearchPrograms(
+            programs = SearchPrograms(
                 generator._whole_search, program_sizes, self.model.config.pad_id
+            )
+            generator.programs = programs
+            generator.compiler = CompilerBeside(
+                programs.signatures(), programs.sizes, self.ensemble.num_step_weights
             )
         return generator
 

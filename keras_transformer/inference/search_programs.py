@@ -15,6 +15,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer.decoding import BeamSearchResult
+from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 
 # A step of a small model is mostly the time to start its operations, which a program
 # does not need; in a large one it is products, which XLA's code for CPUs does not
@@ -25,7 +26,7 @@ _SMALL_MODEL = 12_000_000
 _CPU_ROWS = (1, 8, 32)
 # A beam of four has eight rows with two sentences: a GPU multiplies no fewer, and fills
 # them up before each product.
-_GPU_ROWS = (2, 8, 32, 128, 512)
+_GPU_ROWS = (2, 8, 32, 128, TRANSLATION_BATCH_SIZE)
 _SHORTEST, _USUAL = 16, 128  # tokens of a source
 
 # Names of the signatures that an export with programs has.
@@ -72,11 +73,14 @@ def sizes_for(device: str, step_weights: int, longest: int) -> list[Size]:
     widths = [_SHORTEST]
     while widths[-1] < longest:
         widths.append(2 * widths[-1])
+    all_rows = _GPU_ROWS if device == "gpu" else _CPU_ROWS
     sizes = [
         Size(rows, width, prefix)
-        for rows in (_GPU_ROWS if device == "gpu" else _CPU_ROWS)
+        for rows in all_rows
         for width in widths
         for prefix in (1, width)
+        # A program has its cache whole: as much memory as for many usual sentences.
+        if rows * width <= all_rows[-1] * _USUAL
     ]
     return [size for size in sizes if size.pays(device, step_weights)]
 

@@ -28,6 +28,7 @@ from keras_transformer.inference.batching import (
     text_batch,
 )
 from keras_transformer.inference.clean_text import clean
+from keras_transformer.inference.compiling_beside import compiling
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.word_alignment import (
@@ -176,7 +177,7 @@ class Translator(SequenceGenerator):
             source was cut to `max_input_length` tokens. A source without words becomes
             "" with score 0.
         """
-        return self._translate_batch(text_batch(text))
+        return self._compiling(self._translate_batch)(text_batch(text))
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
@@ -205,7 +206,7 @@ class Translator(SequenceGenerator):
             without length penalty, 0 for a prefix of the tokenizer's. The last two are
             0 at the padding.
         """
-        return self._align_batch(text_batch(text))
+        return self._compiling(self._align_batch)(text_batch(text))
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
@@ -240,6 +241,12 @@ class Translator(SequenceGenerator):
             ),
             "log_probabilities": tf.where(is_predicted, log_probs, 0.0),
         }
+
+    def _compiling(self, translate_batch: Callable) -> Callable:
+        """Return what also compiles programs, unless it becomes part of a graph."""
+        return compiling(
+            translate_batch, self.compiler if tf.executing_eagerly() else None
+        )
 
     def _source_words(self, text: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
         """Return the number of the word of each token of `source_tokens`, -1: none."""

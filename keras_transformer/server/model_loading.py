@@ -87,7 +87,7 @@ def load_model_dir(
         translator = translator.with_prepared_weights(
             program_sizes=translator.program_sizes(hardware.device())
         )
-        compiler = CompilerBeside.of_searcher(translator)
+        compiler = translator.compiler
         module = ServingModule(
             translator,
             source_language=languages[0] or config.source_language,

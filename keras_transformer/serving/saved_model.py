@@ -318,10 +318,7 @@ def load(
     """
     if sampling is not None:
         return sampler(_signature(saved_model, "sample"), sampling)
-    check_signature(saved_model)
-    loaded = _load(saved_model)
-    serve = functools.partial(_call, loaded, SIGNATURE)
-    return compiling(_translate_batch(serve), compiler_of(loaded, saved_model))
+    return _compiling(saved_model, SIGNATURE)
 
 
 def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside | None:
@@ -350,7 +347,7 @@ def load_aligned(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it has no such signature or an earlier one, or is damaged.
     """
-    return _translate_batch(_signature(saved_model, *_ALIGNED))
+    return _compiling(saved_model, *_ALIGNED)
 
 
 def check_aligned(saved_model: str | os.PathLike) -> None:
@@ -466,6 +463,19 @@ def _translate_batch(serve: Callable) -> Callable[[tf.Tensor], dict[str, tf.Tens
         }
 
     return translate_batch
+
+
+def _compiling(
+    saved_model: str | os.PathLike, name: str, outputs: Sequence[str] = ()
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Load a signature that translates, and what compiles programs beside its batches.
+
+    Arguments as in `check_signature`.
+    """
+    check_signature(saved_model, name, outputs)
+    loaded = _load(saved_model)
+    translate_batch = _translate_batch(functools.partial(_call, loaded, name))
+    return compiling(translate_batch, compiler_of(loaded, saved_model))
 
 
 def _signature(

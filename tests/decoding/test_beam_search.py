@@ -144,7 +144,7 @@ def test_a_search_in_blocks_is_the_same_and_works_on_less():
     for steps_at_once in (1, 2, 4, 9):
         result = search(watched, limits, steps_at_once=steps_at_once, **arguments)
         for name, values in zip(expected._fields, expected, strict=True):
-            # Totals of another formula (`log_totals`) round otherwise; the rest is equal.
+            # Totals of another formula round otherwise; the rest is equal.
             rtol = 1e-6 if values.dtype.is_floating else 0
             found = getattr(result, name)
             np.testing.assert_allclose(found, values, rtol, err_msg=name)

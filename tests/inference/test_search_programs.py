@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
-from keras_transformer.inference import compiling_beside, search_programs
+from keras_transformer.inference import search_programs
 from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
 from keras_transformer.inference.search_programs import Size
 from keras_transformer.inference.shortlist import Shortlist
@@ -182,12 +182,14 @@ def test_a_shortlist_has_no_programs():
 
 def test_sizes_pay_where_they_were_measured_to_pay():
     small, large = 10**6, 10**8
-    of_cpu = search_programs.sizes_for("cpu", small, 100)
+    of_cpu = search_programs.sizes_for("cpu", small, 300)
     assert max(size.rows for size in of_cpu) == 32
-    assert {size.width for size in of_cpu} == {16, 32, 64, 128}
+    assert {size.width for size in of_cpu} == {16, 32, 64, 128, 256, 512}
     assert search_programs.sizes_for("cpu", large, 100) == []
+    longest = {(size.rows, size.width) for size in of_cpu[-1:]}
+    assert longest == {(32, 128)}
     of_gpu = search_programs.sizes_for("gpu", large, 16)
-    assert {size.rows for size in of_gpu} == {2, 8, 32, 128, 512}
+    assert {size.rows for size in of_gpu} == {2, 8, 32, 128, 384}
     assert not any(size.pays("cpu", large) for size in of_gpu)
     assert of_gpu == sorted(of_gpu)
 
@@ -254,13 +256,40 @@ def test_a_failure_is_told_once_and_nothing_else_is_tried(caplog):
         compiler.wait()
     assert not programs.is_compiled.any()
     assert [record.getMessage() for record in caplog.records] == [
-        "Searches run without XLA, which failed: no compiler"
+        "Searches of any size run without XLA, which failed: no compiler"
     ]
 
 
-def test_a_model_without_programs_has_no_compiler():
+def test_a_program_that_needs_too_much_memory_is_left_out_alone(caplog):
+    programs = Programs()
+
+    def compile_program(program):
+        if program.numpy() == 0:
+            raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+        programs.is_compiled[program.numpy()] = True
+
+    sizes = [Size(1, 16, 1), Size(2, 16, 1), Size(8, 16, 1)]
+    signatures = {**programs.signatures(), "compile": compile_program}
+    compiler = CompilerBeside(signatures, sizes, step_weights=1)
+    compiler.start()
+    compiler.wait()
+    assert programs.is_compiled.tolist() == [False, True, True]
+    (record,) = caplog.records
+    assert "rows=1" in record.getMessage()
+
+
+def test_without_programs_there_is_no_compiler():
     assert compiling(len, None) is len
-    assert compiling_beside.CompilerBeside.of_searcher(make_translator()) is None
+    assert make_translator().with_prepared_weights().compiler is None
+
+
+@pytest.mark.long
+def test_a_translator_compiles_beside_its_batches():
+    translator = make_translator().with_prepared_weights(program_sizes=SIZES[1:2])
+    expected = [translator(LINES[:2]) for _ in range(3)]
+    translator.compiler.wait()
+    assert translator.compiler.state()[0].tolist() == [True]
+    assert translator(LINES[:2]) == expected[0]
 
 
 @pytest.mark.long
