@@ -23,7 +23,7 @@ from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 # to 0.7 and 0.6 to 1.0 of the time with models up to this size, and base 1.1, 1.0 and
 # 1.0. Without a program, sentences that are done leave their batch.
 _SMALL_MODEL = 12_000_000
-_CPU_ROWS = (1, 8, 32)
+_CPU_ROWS = (1, 4, 8, 16, 32)
 # A beam of four has eight rows with two sentences: a GPU multiplies no fewer, and fills
 # them up before each product.
 _GPU_ROWS = (2, 8, 32, 128, TRANSLATION_BATCH_SIZE)
