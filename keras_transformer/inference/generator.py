@@ -126,7 +126,8 @@ class SequenceGenerator(tf.Module):
     def program_sizes(self, device: str) -> list[Size]:
         """Return the sizes of searches that pay to compile, see `search_programs`.
 
-        None with a shortlist, whose sizes follow from the words of a batch.
+        None with a shortlist, whose sizes follow from the words of a batch, and for a
+        parser.
 
         Args:
             device: "cpu" or "gpu".

@@ -233,6 +233,11 @@ class Parser(SequenceGenerator):
         known = {"num_words": num_words}
         return self.best_outputs(source_tokens, limits, rule_inputs=known)
 
+    def program_sizes(self, device):
+        """Return none: the search of a tree has 21 hypotheses and hundreds of steps."""
+        del device
+        return []
+
     def rules(self):
         own = [WellFormed(self.vocabulary, self.constraint)] if self.constrained else []
         return [*super().rules(), *own]

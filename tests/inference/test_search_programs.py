@@ -15,7 +15,7 @@ from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
 from keras_transformer.server import model_loading
 from keras_transformer.serving import saved_model, warmup
-from tests.small_models import LINES, choosing_model, make_translator
+from tests.small_models import LINES, choosing_model, make_parser, make_translator
 
 SIZES = [Size(2, 8, 1), Size(2, 32, 1), Size(8, 32, 1), Size(8, 32, 32)]
 LARGEST = 2
@@ -178,6 +178,12 @@ def test_a_shortlist_has_no_programs():
         plain.model, plain.tokenizer, shortlist=Shortlist(always, others)
     )
     assert listed.program_sizes("gpu") == []
+
+
+def test_a_parser_has_no_programs():
+    """Its search reads more of a sentence than programs get."""
+    for device in ("cpu", "gpu"):
+        assert make_parser().program_sizes(device) == []
 
 
 def test_sizes_pay_where_they_were_measured_to_pay():
