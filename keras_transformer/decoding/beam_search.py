@@ -597,7 +597,9 @@ def mark_done(
     is_done = (search.alive_lengths >= limits) | ~is_possible(best_alive)
     if settings.num_certain is not None:
         bound = normalized_scores(best_alive, limits, settings.config)
-        is_done |= search.finished_scores[:, settings.num_certain - 1] >= bound
+        # Gathered: of a slice XLA would compile a program for each `num_best`.
+        place = settings.num_certain - 1
+        is_done |= tf.gather(search.finished_scores, place, axis=1) >= bound
     if settings.config.early_stopping:
         is_done |= is_possible(search.finished_scores[:, -1])
     return search._replace(is_done=is_done)

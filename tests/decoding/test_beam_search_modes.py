@@ -75,6 +75,18 @@ def test_saved_model_equals_eager_for_any_batch(eager, jit_compile, tmp_path):
         )
 
 
+def test_num_best_is_an_input_of_the_compiled_search():
+    """XLA would compile a program for each value of a constant."""
+
+    @tf.function(autograph=False, jit_compile=True)
+    def searched(limits, num_best):
+        return alternating_search(limits, 3, num_best=num_best)
+
+    limits, num_best = tf.constant([3, 2]), tf.constant(1)
+    program = searched.experimental_get_compiler_ir(limits, num_best)("hlo")
+    assert "s32[2]{0}, s32[])" in program.splitlines()[0]
+
+
 def alternating_search(limits, max_steps, **changes):
     """A model that reads no past: after a comes EOS."""
     arguments = {
