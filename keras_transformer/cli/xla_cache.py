@@ -26,19 +26,22 @@ _MOST_BYTES = 2 * 10**9
 def use() -> None:
     """Let TensorFlow keep its programs on disk, before it is imported.
 
-    Does nothing if the environment names a folder for them already, or if none can be
-    made.
+    Does nothing if the environment names a folder for them already, or if there is none
+    to write in: TensorFlow compiles nothing that it cannot store.
     """
     given = os.environ.get(FLAGS, "")
     if _FOLDER_FLAG in given:
         return
-    folder = _root() / _machine()
     try:
+        folder = _root() / _machine()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # such as a home that is read-only
+    except (OSError, RuntimeError):  # such as a home that is read-only, or unknown
+        return
+    if not os.access(folder, os.W_OK):
         return
     _delete_oldest(_root())
-    os.environ[FLAGS] = f"{given} {_FOLDER_FLAG}={folder}".strip()
+    # In quotes: flags end at white space.
+    os.environ[FLAGS] = f'{given} {_FOLDER_FLAG}="{folder}"'.strip()
 
 
 def _root() -> pathlib.Path:
@@ -59,11 +62,14 @@ def _machine() -> str:
 
 
 def _delete_oldest(root: pathlib.Path) -> None:
+    """Delete the oldest files beyond `_MOST_BYTES`, and those a crash left empty."""
     files = []
     for path in root.glob("*/*"):
         with contextlib.suppress(OSError):  # another process has deleted it
             state = path.stat()
             files.append((state.st_mtime, state.st_size, path))
+            if not state.st_size:
+                path.unlink()
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= _MOST_BYTES:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shlex
 
 import pytest
 
@@ -18,7 +19,8 @@ def home(tmp_path, monkeypatch):
 def folder():
     """Return the folder that TensorFlow is told."""
     xla_cache.use()
-    return pathlib.Path(os.environ[xla_cache.FLAGS].rpartition("=")[2])
+    (named,) = shlex.split(os.environ[xla_cache.FLAGS])[-1:]
+    return pathlib.Path(named.rpartition("=")[2])
 
 
 def test_each_machine_has_a_folder_in_the_cache_of_the_user(home, monkeypatch):
@@ -52,7 +54,41 @@ def test_the_oldest_programs_are_deleted(home, monkeypatch):
     assert sorted(each.name for each in path.parent.iterdir()) == ["new", "old"]
 
 
-def test_without_a_place_to_write_nothing_is_kept(home):
+def test_a_program_that_a_crash_left_empty_is_deleted(home):
+    """TensorFlow would refuse to compile it again."""
+    own = folder()
+    (own / "empty").touch()
+    (own / "program").write_bytes(b"whole")
+    os.environ.pop(xla_cache.FLAGS)
+    folder()
+    assert [each.name for each in own.iterdir()] == ["program"]
+
+
+def test_the_folder_may_have_white_space(home, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{home} of my own")
+    own = folder()
+    assert own.is_dir()
+    assert own.is_relative_to(f"{home} of my own")
+
+
+def a_file(home, monkeypatch):
     home.write_text("a file")
+
+
+def read_only(home, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+
+
+def no_home(home, monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(pathlib.Path, "home", fail)
+
+
+@pytest.mark.parametrize("prepare", [a_file, read_only, no_home])
+def test_without_a_place_to_write_nothing_is_kept(prepare, home, monkeypatch):
+    prepare(home, monkeypatch)
     xla_cache.use()
     assert xla_cache.FLAGS not in os.environ
