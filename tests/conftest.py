@@ -189,7 +189,7 @@ def small_parser_export(tmp_path_factory) -> pathlib.Path:
     return saved_model.export(
         parser,
         tmp_path_factory.mktemp("parser_export"),
-        description={"preset": "tiny"},
+        description={"preset": "tiny", "device": "cpu"},
         check_texts=saved_model.trial_texts(parser, 7),
         has_warmup=True,
     )
