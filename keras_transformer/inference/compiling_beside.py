@@ -6,6 +6,7 @@ batches were without it, or before there are batches, in a server.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,10 @@ from keras_transformer.inference.search_programs import COMPILE, STATE, Size
 # Batches of a size that are searched without a program before it is compiled. Ten lines
 # are one batch, and a file of a thousand has few of each size.
 _WORTH_BATCHES = 3
+# Held by a thread that traces. A process that ends takes it for good: Python would
+# abort if it ended during the tracing.
+_tracing = threading.Lock()
+atexit.register(_tracing.acquire)
 
 
 class CompilerBeside:
@@ -88,6 +93,8 @@ class CompilerBeside:
 
     def _compile_one(self, number: int) -> None:
         try:
+            with _tracing:
+                self._compile(program=tf.constant([], tf.int32))
             self._compile(program=tf.constant([number], tf.int32))
         except tf.errors.OpError as error:
             is_large = isinstance(error, tf.errors.ResourceExhaustedError)

@@ -322,7 +322,7 @@ def load(
 
 
 def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside | None:
-    """Return what compiles the programs of an export, if it has some.
+    """Return what compiles the programs of an export, if it has and describes some.
 
     Args:
         loaded: The loaded export.
@@ -331,6 +331,8 @@ def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside |
     if COMPILE not in loaded.signatures:
         return None
     description = read_description(saved_model)
+    if "programs" not in description:  # copied without its additional files
+        return None
     return CompilerBeside(
         {name: functools.partial(_call, loaded, name) for name in (COMPILE, STATE)},
         [Size(*each) for each in description["programs"]],

@@ -1,7 +1,11 @@
 """A search that XLA compiled finds what the same search without it finds."""
 
 import dataclasses
+import pathlib
+import subprocess
+import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from keras_transformer.server import model_loading
 from keras_transformer.serving import saved_model, warmup
 from tests.small_models import LINES, choosing_model, make_parser, make_translator
 
+ROOT = pathlib.Path(__file__).parents[2]
 SIZES = [Size(2, 8, 1), Size(2, 32, 1), Size(8, 32, 1), Size(8, 32, 32)]
 LARGEST = 2
 TEXTS = [*LINES, "", "zwei eins " * 6]
@@ -270,7 +275,7 @@ def test_a_program_that_needs_too_much_memory_is_left_out_alone(caplog):
     programs = Programs()
 
     def compile_program(program):
-        if program.numpy() == 0:
+        if 0 in program.numpy():
             raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
         programs.is_compiled[program.numpy()] = True
 
@@ -282,6 +287,29 @@ def test_a_program_that_needs_too_much_memory_is_left_out_alone(caplog):
     assert programs.is_compiled.tolist() == [False, True, True]
     (record,) = caplog.records
     assert "rows=1" in record.getMessage()
+
+
+PROGRAM = """
+import time
+from tests.small_models import make_translator
+from keras_transformer.inference.search_programs import Size
+
+translator = make_translator().with_prepared_weights(program_sizes=[Size(2, 8, 1)])
+translator.compiler.start()
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.long
+def test_a_process_may_end_while_it_compiles():
+    """TensorFlow aborted it: "FATAL: exception not rethrown"."""
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, cwd=ROOT)
+
+
+def test_an_export_without_its_description_is_searched_without_programs(tmp_path):
+    """Some tools copy what TensorFlow knows of alone."""
+    loaded = types.SimpleNamespace(signatures=Programs().signatures())
+    assert saved_model.compiler_of(loaded, tmp_path) is None
 
 
 def test_without_programs_there_is_no_compiler():
