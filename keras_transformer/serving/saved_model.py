@@ -43,6 +43,8 @@ SIGNATURE = "serving_default"
 PARSE_SIGNATURE = "parse"
 # The signature with the alignment of words, and the newer of its outputs.
 _ALIGNED = ("align", ("log_probabilities", "source_words"))
+# Signatures without a search that can be compiled.
+_NOT_COMPILED = frozenset({"sample", "score"})
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 # Edge cases among the texts that check an export; the others are random.
@@ -110,10 +112,11 @@ def export(
         )
     described = dict(description or {})
     device = described.get("device")
+    has_programs = device and not _NOT_COMPILED.issuperset(signatures or [SIGNATURE])
     served = searcher.with_prepared_weights(
         has_packed_kernels=has_packed_kernels,
         has_stacks=True,
-        program_sizes=searcher.program_sizes(device) if device else (),
+        program_sizes=searcher.program_sizes(device) if has_programs else (),
     )
     if is_parser:
         module = ParsingModule(served)

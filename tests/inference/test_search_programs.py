@@ -358,6 +358,19 @@ def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
     assert served.num_programs() == 1
 
 
+@pytest.mark.long
+def test_an_export_of_signatures_without_a_search_has_no_programs(tmp_path):
+    """A server would compile them for nothing."""
+    version = saved_model.export(
+        make_translator(),
+        tmp_path,
+        signatures=["score"],
+        description={"device": "cpu"},
+    )
+    assert "programs" not in saved_model.read_description(version)
+    assert [*model_loading.load_export(version).signatures] == ["score"]
+
+
 def test_warmup_compiles_the_usual_programs_first():
     pytest.importorskip("tensorflow_serving")
     sizes = [Size(1, 16, 1), Size(1, 16, 16), Size(1, 256, 1), Size(8, 16, 1)]
