@@ -71,6 +71,7 @@ def run(
                 print(f"{program}: {note}", file=sys.stderr)
             is_interrupt = isinstance(error, KeyboardInterrupt)
             _exit(128 + signal.SIGINT if is_interrupt else error.code)
+        _leave_compiler(0)
         # Skips the search for cycles at exit, which takes half a second.
         gc.freeze()
 
@@ -174,7 +175,15 @@ def _exit(status: Any) -> None:
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _leave_compiler(status)
     sys.exit(status)
+
+
+def _leave_compiler(status: Any) -> None:
+    """End this process at once if it would wait for a program of XLA otherwise."""
+    beside = sys.modules.get("keras_transformer.inference.compiling_beside")
+    if beside is not None and beside.is_compiling() and isinstance(status, int):
+        os._exit(status)
 
 
 def _message(error: BaseException) -> str:

@@ -21,10 +21,16 @@ from keras_transformer.inference.search_programs import COMPILE, STATE, Size
 # Batches of a size that are searched without a program before it is compiled. Ten lines
 # are one batch, and a file of a thousand has few of each size.
 _WORTH_BATCHES = 3
-# Held by a thread that traces. A process that ends takes it for good: Python would
-# abort if it ended during the tracing.
-_tracing = threading.Lock()
-atexit.register(_tracing.acquire)
+# Held by the thread that compiles. A process that ends takes it for good, so it waits
+# for the program that is being compiled: Python would abort if the thread came back to
+# it while it ends.
+_compiling = threading.Lock()
+atexit.register(_compiling.acquire)
+
+
+def is_compiling() -> bool:
+    """Return whether the end of this process would wait for a program."""
+    return _compiling.locked()
 
 
 class CompilerBeside:
@@ -93,9 +99,8 @@ class CompilerBeside:
 
     def _compile_one(self, number: int) -> None:
         try:
-            with _tracing:
-                self._compile(program=tf.constant([], tf.int32))
-            self._compile(program=tf.constant([number], tf.int32))
+            with _compiling:
+                self._compile(program=tf.constant([number], tf.int32))
         except tf.errors.OpError as error:
             is_large = isinstance(error, tf.errors.ResourceExhaustedError)
             which = number if is_large else slice(None)

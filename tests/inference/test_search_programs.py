@@ -300,10 +300,32 @@ time.sleep(0.5)
 """
 
 
+ENDING = """
+from keras_transformer.cli import programs
+from keras_transformer.inference import compiling_beside
+
+
+def main():
+    compiling_beside._compiling.acquire()  # as the thread does that compiles
+    print("done")
+
+
+programs.run(main)
+"""
+
+
 @pytest.mark.long
-def test_a_process_may_end_while_it_compiles():
-    """TensorFlow aborted it: "FATAL: exception not rethrown"."""
+def test_a_process_waits_for_the_compiler_at_its_end():
+    """Python aborted it: "FATAL: exception not rethrown"."""
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, cwd=ROOT)
+
+
+@pytest.mark.long
+def test_a_program_does_not_wait_for_the_compiler():
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, cwd=ROOT, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, b"done\n")
 
 
 def test_an_export_without_its_description_is_searched_without_programs(tmp_path):
