@@ -350,6 +350,7 @@ def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
         assert (other.truncated, other.valid) == (own.truncated, own.valid)
     assert saved_model.read_description(small_parser_export) == {
         "preset": "tiny",
+        "device": "cpu",
         "weights_bytes": 4 * stored_numbers(small_parser_export)[tf.float32],
     }
     assert small_parser_export.name == "1"
