@@ -115,7 +115,7 @@ class SearchPrograms(tf.Module):
         numbers = [len(sizes) + 1]
         with tf.device("CPU:0"):
             self._is_ready = tf.Variable(tf.zeros(numbers, tf.bool), trainable=False)
-            self._num_asked = tf.Variable(tf.zeros(numbers, tf.int64), trainable=False)
+            self._num_missed = tf.Variable(tf.zeros(numbers, tf.int64), trainable=False)
 
     @property
     def sizes(self) -> list[Size]:
@@ -154,8 +154,8 @@ class SearchPrograms(tf.Module):
             return found._replace(tokens=found.tokens[:, :, :most])
 
         def ask():
-            asked = tf.one_hot(number, self._num_asked.shape[0], dtype=tf.int64)
-            self._num_asked.assign_add(asked)
+            asked = tf.one_hot(number, self._num_missed.shape[0], dtype=tf.int64)
+            self._num_missed.assign_add(asked)
             return otherwise()
 
         return tf.cond(tf.gather(self._is_ready, number), run, ask)
@@ -209,7 +209,7 @@ class SearchPrograms(tf.Module):
     def _state(self, program):
         return {
             "is_compiled": tf.gather(self._is_ready, program),
-            "num_missed": tf.gather(self._num_asked, program),
+            "num_missed": tf.gather(self._num_missed, program),
         }
 
     def _number(self, tokens, prefix) -> tf.Tensor:

@@ -19,6 +19,7 @@ from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
 from keras_transformer.server import model_loading
 from keras_transformer.serving import saved_model, warmup
+from tests.model_variants import VARIANTS
 from tests.small_models import LINES, choosing_model, make_parser, make_translator
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -104,14 +105,7 @@ CASES = {
         {"renormalize": True, "max_output_length": 9},
     ),
     "as in Marian": (
-        {
-            "activation": "silu",
-            "num_decoder_layers": 1,
-            "decoder_d_ff": 11,
-            "position_layout": "concatenated",
-            "normalize_embeddings": True,
-            "zero_first_input": True,
-        },
+        VARIANTS["as in Marian"],
         {"length_penalty": "power", "certain_eos": True, "force_eos": True},
     ),
 }
