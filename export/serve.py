@@ -98,8 +98,10 @@ def load_model():
     """Return the model that the flags name."""
     xla_cache.use()
     startup.import_tensorflow()
+    from keras_transformer.inference import cpu_threads
     from keras_transformer.server import model_loading
 
+    cpu_threads.one_more_for_a_compiler()
     if _SAVED_MODEL.value is not None:
         return model_loading.load_export(_SAVED_MODEL.value)
     return model_loading.load_model_dir(

@@ -1,4 +1,4 @@
-"""TensorFlow's threads: for a few sentences, fewer are faster."""
+"""TensorFlow's threads: fewer for a few sentences, one more beside a compiler."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 
 from keras_transformer.inference import hardware
 
+# Variable of the number of threads that start operations.
+_STARTING = "TF_NUM_INTEROP_THREADS"
+
 # By default the calling thread sleeps during a matrix product and is woken afterwards:
 # 20 us of the 60 to 200 us that a product of few rows takes. With the first setting it
 # takes part in the product. With the second, no other thread uses a core to look for
 # operations to start.
 _FEW_THREADS = {
     "TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
+    _STARTING: "1",
 }
 
 # With two cores, AVX2 and beam 4, the base model translates one sentence in 0.39 s
@@ -41,3 +44,14 @@ def threads_for_few_sentences(num_sentences: int) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+def one_more_for_a_compiler() -> None:
+    """Have a thread more than cores to start operations, before TensorFlow's first one.
+
+    XLA holds such a thread while it compiles a program, which takes seconds. With two
+    of them the operations of short batches would wait for those of a long one: 40
+    users of a server with short sentences then wait 6 s beside long texts, not 1 s. An
+    environment variable that is already set is not changed.
+    """
+    os.environ.setdefault(_STARTING, str(len(os.sched_getaffinity(0)) + 1))

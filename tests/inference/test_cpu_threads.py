@@ -13,7 +13,8 @@ NAMES = ("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD", "TF_NUM_INTEROP_THREADS")
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
     for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is as it was afterwards
+        monkeypatch.delenv(name)
 
 
 def settings():
@@ -43,6 +44,18 @@ def test_on_a_gpu_nothing_changes(monkeypatch):
     monkeypatch.setattr(hardware, "has_gpu", lambda: True)
     with cpu_threads.threads_for_few_sentences(1):
         assert settings() == [None, None]
+
+
+def test_a_compiler_has_a_thread_of_its_own(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3})
+    cpu_threads.one_more_for_a_compiler()
+    assert settings() == [None, "3"]
+
+
+def test_beside_a_compiler_what_is_set_stays(monkeypatch):
+    monkeypatch.setenv(NAMES[1], "5")
+    cpu_threads.one_more_for_a_compiler()
+    assert settings() == [None, "5"]
 
 
 def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
