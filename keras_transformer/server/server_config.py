@@ -24,8 +24,9 @@ class ServerConfig:
     # Texts per batch. Bounds the memory of an answer.
     max_batch_size: int = dataclasses.field(default=32, metadata={"minimum": 1})
     # Milliseconds that a text waits for others to join its batch; 0: not at all. Texts
-    # that come while the model is busy are joined in any case.
-    batch_timeout_ms: float = 5.0
+    # that come while the model is busy are joined in any case: with 200 users waiting
+    # adds nothing, and with 16 it makes answers a quarter slower.
+    batch_timeout_ms: float = 0.0
     # Batches that run at the same time. With 200 users on two cores, two answer 410
     # texts a second and one 345.
     num_batch_threads: int = dataclasses.field(default=2, metadata={"minimum": 1})
