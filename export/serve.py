@@ -69,7 +69,7 @@ def main() -> dict:
     with programs.needing("server", "The server"):
         from keras_transformer.server import server
     with server.bind(_HOST.value, _PORT.value) as listener:
-        model = load_model()
+        model = load_model(config.max_batch_size)
         app = server.make_app(model, config, protection)
         protection_flags.report_guess(protection.with_placeholders(model.placeholders))
         listener.listen()  # from here on, clients wait instead of being refused
@@ -94,8 +94,12 @@ def check_flags() -> None:
             )
 
 
-def load_model():
-    """Return the model that the flags name."""
+def load_model(max_batch_size: int):
+    """Return the model that the flags name.
+
+    Args:
+        max_batch_size: Texts of the largest batch to compile searches for.
+    """
     xla_cache.use()
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
@@ -103,11 +107,12 @@ def load_model():
 
     cpu_threads.one_more_for_a_compiler()
     if _SAVED_MODEL.value is not None:
-        return model_loading.load_export(_SAVED_MODEL.value)
+        return model_loading.load_export(_SAVED_MODEL.value, max_batch_size)
     return model_loading.load_model_dir(
         MODEL_DIR.value,
         CHECKPOINT.value,
         language_flags.given(),
+        max_batch_size,
         **search_flags.given(),
     )
 

@@ -16,7 +16,12 @@ import tensorflow as tf
 from absl import logging
 
 from keras_transformer.inference import hardware
-from keras_transformer.inference.search_programs import COMPILE, STATE, Size
+from keras_transformer.inference.search_programs import (
+    COMPILE,
+    STATE,
+    Size,
+    usual_numbers,
+)
 
 # Batches of a size that are searched without a program before it is compiled. Ten lines
 # are one batch, and a file of a thousand has few of each size.
@@ -52,29 +57,37 @@ class CompilerBeside:
         step_weights: int,
     ):
         self._compile, self._state = signatures[COMPILE], signatures[STATE]
-        self._sizes = sizes
-        self._pays = np.array(
+        self._sizes, self._step_weights = sizes, step_weights
+        # Programs that pay, are not known to be compiled, and did not fail.
+        self._is_wanted = np.array(
             [size.pays(hardware.device(), step_weights) for size in sizes]
         )
         self._is_busy = threading.Lock()
 
     def look(self) -> None:
         """Start to compile the program that most batches were without, if it pays."""
-        if not self._is_busy.acquire(blocking=False):
+        if not self._is_wanted.any() or not self._is_busy.acquire(blocking=False):
             return
         is_compiled, num_missed = self.state()
-        missed = np.where(self._pays & ~is_compiled, num_missed, 0)
+        self._is_wanted &= ~is_compiled
+        missed = np.where(self._is_wanted, num_missed, 0)
         number = int(missed.argmax())
         if missed[number] < _WORTH_BATCHES:
             self._is_busy.release()
         else:
             self._start([number])
 
-    def start(self) -> None:
-        """Start to compile the usual programs, for batches to come; those that pay."""
-        numbers = np.flatnonzero(self._pays)
+    def start(self, most_rows: int) -> None:
+        """Start to compile the usual programs, for batches to come; those that pay.
+
+        Args:
+            most_rows: Sentences of the largest batch.
+        """
+        numbers = usual_numbers(
+            self._sizes, hardware.device(), self._step_weights, most_rows
+        )
         self._is_busy.acquire()
-        self._start([number for number in numbers if self._sizes[number].is_usual])
+        self._start(numbers)
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Return which are compiled, and how many batches were without each."""
@@ -92,7 +105,7 @@ class CompilerBeside:
     def _run(self, numbers: Sequence[int]) -> None:
         try:
             for number in numbers:
-                if self._pays[number]:
+                if self._is_wanted[number]:
                     self._compile_one(number)
         finally:
             self._is_busy.release()
@@ -104,7 +117,7 @@ class CompilerBeside:
         except tf.errors.OpError as error:
             is_large = isinstance(error, tf.errors.ResourceExhaustedError)
             which = number if is_large else slice(None)
-            self._pays[which] = False
+            self._is_wanted[which] = False
             logging.warning(
                 "Searches of %s run without XLA, which failed: %s",
                 self._sizes[number] if is_large else "any size",

@@ -85,6 +85,26 @@ def sizes_for(device: str, step_weights: int, longest: int) -> list[Size]:
     return [size for size in sizes if size.pays(device, step_weights)]
 
 
+def usual_numbers(
+    sizes: Sequence[Size], device: str, step_weights: int, most_rows: int
+) -> list[int]:
+    """Return the places of the programs to compile before there is a batch.
+
+    Args:
+        sizes: The sizes of the programs.
+        device: Same as in `Size.pays`.
+        step_weights: Same as in `Size.pays`.
+        most_rows: Sentences of the largest batch.
+    """
+    holding = [size.rows for size in sizes if size.rows >= most_rows]
+    rows = min(holding, default=most_rows)
+    return [
+        number
+        for number, size in enumerate(sizes)
+        if size.is_usual and size.rows <= rows and size.pays(device, step_weights)
+    ]
+
+
 class SearchPrograms(tf.Module):
     """The programs of a search.
 

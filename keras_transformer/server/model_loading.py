@@ -14,16 +14,20 @@ from keras_transformer.inference.compiling_beside import CompilerBeside
 from keras_transformer.inference.search_programs import COMPILE, STATE
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
+from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ParsingModule, ServingModule
 from keras_transformer.serving.warmup import inputs_for
 
 
-def load_export(path: str | os.PathLike) -> ServedModel:
+def load_export(
+    path: str | os.PathLike, max_batch_size: int = ServerConfig.max_batch_size
+) -> ServedModel:
     """Load an export with all its signatures.
 
     Args:
         path: The folder of a version, EXPORT_DIR/VERSION.
+        max_batch_size: Texts of the largest batch to compile searches for.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
@@ -37,6 +41,7 @@ def load_export(path: str | os.PathLike) -> ServedModel:
         loaded.signatures,
         owner=loaded,
         compiler=compiler,
+        max_batch_size=max_batch_size,
         version=int(name) if name.isdecimal() else 1,
         source_language=description.get("source_language") or "",
         target_language=description.get("default_language")
@@ -53,6 +58,7 @@ def load_model_dir(
     path: str | os.PathLike,
     checkpoint: str | None = None,
     languages: tuple[str | None, str | None] = (None, None),
+    max_batch_size: int = ServerConfig.max_batch_size,
     **decoding: Any,
 ) -> ServedModel:
     """Load a trained model with the signatures that its export would have.
@@ -61,6 +67,7 @@ def load_model_dir(
         path: The `model_dir`.
         checkpoint: As in `ModelDir.choose`.
         languages: As in `ModelDir.load_translator`.
+        max_batch_size: Same as in `load_export`.
         **decoding: Fields of `DecodingConfig` to replace.
 
     Raises:
@@ -105,6 +112,7 @@ def load_model_dir(
         functions,
         owner=module,
         compiler=compiler,
+        max_batch_size=max_batch_size,
         version=1,
         source_language=languages[0] or config.source_language,
         target_language=default or config.target_language,
@@ -119,6 +127,7 @@ def _served(
     functions: Mapping[str, Callable],
     owner: Any,
     compiler: CompilerBeside | None,
+    max_batch_size: int,
     **about: Any,
 ) -> ServedModel:
     """Describe functions, and run each once: its first call is slow.
@@ -133,7 +142,7 @@ def _served(
     for name, signature in signatures.items():
         signature.run(inputs_for(name, ["a"]))
     if compiler is not None:
-        compiler.start()
+        compiler.start(max_batch_size)
         about["num_programs"] = lambda: int(compiler.state()[0].sum())
     return ServedModel(signatures=signatures, **about)
 

@@ -247,9 +247,24 @@ def test_a_program_is_compiled_after_several_batches_without_it():
 def test_usual_programs_are_compiled_before_there_are_batches():
     programs = Programs()
     compiler = compiler_of(programs, [*SMALL[:2], Size(1, 256, 1)])
-    compiler.start()
+    compiler.start(most_rows=99)
     compiler.wait()
     assert programs.is_compiled.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("most_rows, usual", [(1, [0]), (2, [0, 1]), (3, [0, 1, 3])])
+def test_only_programs_that_batches_need_are_usual(most_rows, usual):
+    sizes = [Size(1, 16, 1), Size(2, 16, 1), Size(2, 16, 16), Size(4, 16, 1)]
+    assert search_programs.usual_numbers(sizes, "gpu", 1, most_rows) == usual
+
+
+def test_nothing_is_looked_at_once_all_programs_are_compiled():
+    programs = Programs()
+    programs.is_compiled[:] = True
+    compiler = compiler_of(programs)
+    compiler.look()
+    del programs.num_missed
+    compiler.look()
 
 
 def test_a_failure_is_told_once_and_nothing_else_is_tried(caplog):
@@ -276,7 +291,7 @@ def test_a_program_that_needs_too_much_memory_is_left_out_alone(caplog):
     sizes = [Size(1, 16, 1), Size(2, 16, 1), Size(8, 16, 1)]
     signatures = {**programs.signatures(), "compile": compile_program}
     compiler = CompilerBeside(signatures, sizes, step_weights=1)
-    compiler.start()
+    compiler.start(most_rows=8)
     compiler.wait()
     assert programs.is_compiled.tolist() == [False, True, True]
     (record,) = caplog.records
@@ -289,7 +304,7 @@ from tests.small_models import make_translator
 from keras_transformer.inference.search_programs import Size
 
 translator = make_translator().with_prepared_weights(program_sizes=[Size(2, 8, 1)])
-translator.compiler.start()
+translator.compiler.start(most_rows=2)
 time.sleep(0.5)
 """
 
