@@ -10,6 +10,10 @@ runs the parts that are named, one after the other:
 * files: a file of --lines lines with the lengths of captions and of news, text to text
   through an export, beside CTranslate2 with several batch sizes. The model is of the
   same size and copies its source, so that its outputs end as those of a trained one.
+* server: seconds from the start of export/serve.py with such an export to its first
+  answer, with no program on disk and with all; then --requests requests.
+* devices: 500 lines through exports for CPUs and for GPUs, each on the GPU and on the
+  CPU: are the outputs the same? With --model_dir and --input of that model.
 
 Writes a line of JSON as soon as there is a figure. A part that fails writes a line with
 its error, and the next one runs. Without a GPU it runs on the CPU, such as for a test
@@ -18,8 +22,10 @@ with --preset=tiny.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
+import dataclasses
+import functools
+import os
 import pathlib
 import statistics
 import subprocess
@@ -36,7 +42,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import fixed_lengths, measure
 from keras_transformer import presets
-from keras_transformer.cli import programs, startup
+from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli.model_flags import MODEL_DIR
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
 _BATCH_SIZES = flags.DEFINE_list("batch_sizes", ["1", "32", "128", "512"], "Sentences.")
@@ -44,17 +51,23 @@ _PRECISIONS = flags.DEFINE_list(
     "precisions", ["bfloat16", "float32"], "Of both; without TF32."
 )
 _LINES = flags.DEFINE_integer("lines", 20_000, "Lines of the file.", lower_bound=1)
+_LONGEST = flags.DEFINE_integer("longest", 100, "Most words of a line.", lower_bound=2)
+_INPUT = flags.DEFINE_string("input", None, "Text file with the lines of `devices`.")
+_REQUESTS = flags.DEFINE_integer(
+    "requests", 5_000, "Requests to the server.", lower_bound=1
+)
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Calls of each, by turns.", lower_bound=1)
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "A Python with PyTorch and Transformers; default: leave out."
 )
+flags.adopt_module_key_flags(model_flags)
 
 _SOURCE_LENGTH, _STEPS = 30, 40
 # Of the file: mean and deviation of the logarithms of the number of words, for captions
 # and for news, half of the lines each.
 _LENGTHS = ((2.5, 0.3), (3.1, 0.5))
-_LONGEST = 100
 _FILE_ROWS = 384
+_LINES_OF_DEVICES = 500
 # (most of a batch, unit) of CTranslate2.
 _PEER_BATCHES = ((128, "examples"), (512, "examples"), (16384, "tokens"))
 _PEER_PROGRAM = pathlib.Path(__file__).with_name("lib") / "huggingface_generate.py"
@@ -62,11 +75,13 @@ _PEER_PROGRAM = pathlib.Path(__file__).with_name("lib") / "huggingface_generate.
 
 def main(named: Sequence[str]) -> dict:
     """Run the parts that are named; all without a name."""
-    parts = {"search": search, "files": files}
+    parts = {"search": search, "files": files, "server": server, "devices": devices}
     named = named or [*parts]
     unknown = [name for name in named if name not in parts]
     if unknown:
         raise ValueError(f"Parts are {', '.join(parts)}. Received: {unknown[0]}.")
+    # A server is another process on the same GPU.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     startup.import_tensorflow()
     import tensorflow as tf
 
@@ -85,13 +100,15 @@ def main(named: Sequence[str]) -> dict:
 
 def search() -> None:
     """Time searches of fixed lengths."""
+    from benchmarks.lib import compiled_export
+
     sizes = [int(size) for size in _BATCH_SIZES.value]
     for precision in _PRECISIONS.value:
         with _random_models(precision) as (translator, peer):
             for size in sizes:
-                number = translator.programs.sizes.index((size, 32, 1))
+                number = translator.programs.sizes.index(_program_size(size))
                 compile_program = translator.programs.signatures()["compile"]
-                seconds = _compile_all(compile_program, [number])
+                seconds = compiled_export.compile_all(compile_program, [number])
                 _search_of(translator, peer, size, precision, seconds)
     if _PEER_PYTHON.value:
         for precision in _PRECISIONS.value:
@@ -99,18 +116,12 @@ def search() -> None:
             subprocess.run([*command, *map(str, sizes)], check=True)
 
 
-def _compile_all(compile_program, numbers: Sequence[int]) -> float:
-    """Compile programs, at the same time; return the seconds."""
-    import tensorflow as tf
+def _program_size(sentences: int):
+    """Return the size of the program that batches are searched with."""
+    from keras_transformer.inference import hardware, search_programs
 
-    began = time.perf_counter()
-    with concurrent.futures.ThreadPoolExecutor(len(numbers)) as pool:
-        [
-            *pool.map(
-                lambda number: compile_program(program=tf.constant([number])), numbers
-            )
-        ]
-    return round(time.perf_counter() - began, 1)
+    smallest = search_programs.sizes_for(hardware.device(), 0, _SOURCE_LENGTH)[0]
+    return search_programs.Size(max(sentences, smallest.rows), 32, 1)
 
 
 @contextlib.contextmanager
@@ -119,12 +130,11 @@ def _random_models(precision):
     import keras
 
     from benchmarks.lib import random_models
-    from keras_transformer.inference.search_programs import Size
 
     preset = fixed_lengths.preset_of(_PRESET.value, _SOURCE_LENGTH, _STEPS)
     keras.utils.set_random_seed(0)
     plain = random_models.random_translator(preset.model, preset.decoding, precision)
-    sizes = [Size(int(size), 32, 1) for size in sorted(_BATCH_SIZES.value, key=int)]
+    sizes = sorted({_program_size(int(size)) for size in _BATCH_SIZES.value})
     with _peer(plain, precision) as peer:
         yield plain.with_prepared_weights(has_stacks=True, program_sizes=sizes), peer
 
@@ -198,41 +208,17 @@ def _by_turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 def files() -> None:
     """Time a file of many lengths."""
-    import keras
-    import numpy as np
     import sentencepiece
 
     from benchmarks.lib import random_models
-    from keras_transformer.serving import saved_model
 
-    preset = presets.get(_PRESET.value)
     precision = _PRECISIONS.value[0]
-    keras.utils.set_random_seed(0)
-    translator = random_models.copying_translator(
-        preset.model, preset.decoding, precision
-    )
-    vocab_size = preset.model.vocab_size
-    draw = np.random.default_rng(0)
-    lengths = np.exp(
-        np.concatenate([draw.normal(*each, _LINES.value) for each in _LENGTHS])
-    )
-    lengths = np.clip(lengths[:: len(_LENGTHS)], 2, _LONGEST).astype(int).tolist()
-    texts = [
-        random_models.number_texts(vocab_size, 1, length + 1, number)[0]
-        for number, length in enumerate(lengths)
-    ]
-    num_tokens = sum(lengths)
-    model, _ = random_models.number_vocabulary(vocab_size)
+    translator, texts = _copying_translator(precision), _texts(_LINES.value)
+    model, _ = random_models.number_vocabulary(translator.model.config.vocab_size)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     with tempfile.TemporaryDirectory() as folder, _peer(translator, precision) as peer:
-        version = saved_model.export(
-            translator,
-            folder,
-            signatures=[saved_model.SIGNATURE],
-            description={"device": "gpu"},
-        )
-        _file_of_ours(version, texts, precision, num_tokens)
+        _file_of_ours(_export(translator, folder, "gpu"), texts, precision)
         for most, unit in _PEER_BATCHES:
 
             def translate(texts, most=most, unit=unit):
@@ -241,7 +227,7 @@ def files() -> None:
                     beam_size=translator.decoding.beam_size,
                     max_batch_size=most,
                     batch_type=unit,
-                    max_decoding_length=_LONGEST + 50,
+                    max_decoding_length=_LONGEST.value + 50,
                 )
                 return processor.decode([each.hypotheses[0] for each in found])
 
@@ -256,30 +242,54 @@ def files() -> None:
             )
 
 
-def _file_of_ours(version, texts, precision, num_tokens) -> None:
-    """Compile what the file needs, and translate it twice."""
-    import tensorflow as tf
+def _copying_translator(precision: str):
+    """Return a translator that copies, with room for sources of the longest lines."""
+    import keras
 
-    from keras_transformer.inference.translator import translate_in_batches
+    from benchmarks.lib import random_models
+
+    preset = presets.get(_PRESET.value)
+    keras.utils.set_random_seed(0)
+    decoding = dataclasses.replace(preset.decoding, max_input_length=_LONGEST.value + 1)
+    return random_models.copying_translator(preset.model, decoding, precision)
+
+
+def _texts(count: int) -> list[str]:
+    """Return lines with the lengths of captions and of news."""
+    import numpy as np
+
+    from benchmarks.lib import random_models
+
+    draw = np.random.default_rng(0)
+    lengths = np.exp(np.concatenate([draw.normal(*each, count) for each in _LENGTHS]))
+    lengths = np.clip(lengths[:: len(_LENGTHS)], 2, _LONGEST.value).astype(int)
+    vocab_size = presets.get(_PRESET.value).model.vocab_size
+    return [
+        random_models.number_texts(vocab_size, 1, length + 1, number)[0]
+        for number, length in enumerate(lengths.tolist())
+    ]
+
+
+def _export(translator, folder: str, device: str) -> pathlib.Path:
+    """Export a translator for a kind of device; return the folder of the version."""
     from keras_transformer.serving import saved_model
 
-    loaded = saved_model.load_all(version)
-    sizes = saved_model.read_description(version)["programs"]
-    needed = [
-        number
-        for number, (rows, width, prefix) in enumerate(sizes)
-        if rows == _FILE_ROWS and width <= 2 * _LONGEST and prefix == 1
-    ]
-    compile_s = _compile_all(loaded.signatures["compile"], needed)
+    return saved_model.export(
+        translator,
+        folder,
+        signatures=[saved_model.SIGNATURE],
+        description={"device": device},
+    )
 
-    def translate_batch(text):
-        found = loaded.signatures["serving_default"](text=text)
-        return {
-            "translations": found["translation"][:, tf.newaxis],
-            "scores": found["score"][:, tf.newaxis],
-            "truncated": found["truncated"],
-        }
 
+def _file_of_ours(version, texts, precision) -> None:
+    """Compile what the file needs, and translate it twice."""
+    from benchmarks.lib import compiled_export
+    from keras_transformer.inference.translator import translate_in_batches
+
+    translate_batch, compile_s = compiled_export.load(
+        version, _FILE_ROWS, _LONGEST.value + 1
+    )
     for number in range(2):
         began = time.perf_counter()
         found = translate_in_batches(texts, _FILE_ROWS, translate_batch)
@@ -291,11 +301,57 @@ def _file_of_ours(version, texts, precision, num_tokens) -> None:
             compile_s=compile_s,
             seconds=round(seconds, 2),
             lines_per_s=round(len(texts) / seconds),
-            tokens=num_tokens,
+            tokens=sum(len(text.split()) for text in texts),
             copied=sum(
                 each.text == text for each, text in zip(found, texts, strict=True)
             ),
         )
+
+
+def server() -> None:
+    """Time two starts of a server, and requests to it."""
+    from benchmarks.lib import gpu_server
+    from keras_transformer.inference import hardware
+    from keras_transformer.inference.search_programs import usual_numbers
+    from keras_transformer.server.server_config import ServerConfig
+
+    precision = _PRECISIONS.value[0]
+    translator = _copying_translator(precision)
+    usual = usual_numbers(
+        translator.program_sizes("gpu"),
+        hardware.device(),
+        translator.ensemble.num_step_weights,
+        ServerConfig.max_batch_size,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        gpu_server.measure_server(
+            _export(translator, folder, "gpu"),
+            _texts(_LINES.value),
+            _REQUESTS.value,
+            len(usual),
+            functools.partial(measure.write_line, part="server", precision=precision),
+        )
+
+
+def devices() -> None:
+    """Compare the outputs of exports for both kinds of device on both."""
+    from benchmarks.lib import gpu_devices
+    from keras_transformer import text_files
+    from keras_transformer.runs.model_dir import ModelDir
+
+    precision = _PRECISIONS.value[0]
+    if MODEL_DIR.value is None:
+        translator = _copying_translator(precision)
+        texts = _texts(min(_LINES.value, _LINES_OF_DEVICES))
+    else:
+        programs.check_given(_INPUT)
+        translator = ModelDir(MODEL_DIR.value).load_translator(precision=precision)
+        texts = text_files.read_lines(_INPUT.value)[:_LINES_OF_DEVICES]
+    for device in ("cpu", "gpu"):
+        with tempfile.TemporaryDirectory() as folder:
+            version = _export(translator, folder, device)
+            found = gpu_devices.compare(version, texts, _LONGEST.value + 1)
+        measure.write_line(part="devices", precision=precision, export=device, **found)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,13 @@ Needs the extras server and load.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 
 from absl import flags
 
@@ -30,6 +27,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import latencies, measure
+from benchmarks.lib.served_program import served
 from keras_transformer import text_files
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import MODEL_DIR
@@ -60,16 +58,16 @@ def main() -> list[dict]:
     startup.import_tensorflow()
     environment = measure.environment("float32")
     texts = text_files.read_lines(_INPUT.value)[: _TEXTS.value]
-    results = []
+    results, model = [], f"--model_dir={MODEL_DIR.value}"
     with tempfile.TemporaryDirectory() as name:
         expected = pathlib.Path(name) / "expected.json"
-        with served(_SERVER.value.split()) as (server, address):
+        with served(model, *_SERVER.value.split()) as (server, address):
             one_by_one = translate_one_by_one(address, texts, expected)
             loaded = load(address, expected, _SECONDS.value)
             loaded["peak_megabytes"] = _peak_megabytes(server)
         results.append({"load": "one by one", **one_by_one})
         results.append({"load": f"{_USERS.value} users", **loaded})
-        with served(_LITTLE_ROOM) as (server, address):
+        with served(model, *_LITTLE_ROOM) as (server, address):
             overloaded = load(address, expected, _SHARE_OF_OVERLOAD * _SECONDS.value)
             overloaded["peak_megabytes"] = _peak_megabytes(server)
         results.append({"load": "overload", **overloaded})
@@ -83,24 +81,6 @@ def _check_locust() -> None:
     code = "import importlib.util as u, sys; sys.exit(u.find_spec('locust') is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
         raise ModuleNotFoundError("No module named 'locust'", name="locust")
-
-
-@contextlib.contextmanager
-def served(options: list[str]) -> Iterator[tuple[subprocess.Popen, tuple[str, int]]]:
-    """Run the server; yield its process, and its host and port."""
-    command = [sys.executable, _ROOT / "export" / "serve.py", "--port=0", *options]
-    with subprocess.Popen(
-        [*command, f"--model_dir={MODEL_DIR.value}"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        try:
-            line = server.stdout.readline()
-            if not (found := re.search(r"http://([\d.]+):(\d+)", line)):
-                raise ValueError("export/serve.py did not start; see its message.")
-            yield server, (found[1], int(found[2]))
-        finally:
-            server.terminate()
 
 
 def translate_one_by_one(address, texts, expected: pathlib.Path) -> dict:

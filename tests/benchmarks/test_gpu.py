@@ -6,23 +6,31 @@ import sys
 
 import pytest
 
-from benchmarks.lib import random_models
+from benchmarks.lib import gpu_devices, random_models
 from keras_transformer import presets
 
 
-@pytest.mark.long
-def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(repository):
-    pytest.importorskip("ctranslate2")
-    command = [sys.executable, "benchmarks/gpu.py", "files", "search"]
-    small = ["--preset=tiny", "--batch_sizes=2", "--precisions=float32", "--lines=30"]
+def run(repository, *arguments):
+    """Run parts of the program with a small model; return its lines."""
+    command = [sys.executable, "benchmarks/gpu.py", "--preset=tiny"]
     done = subprocess.run(
-        [*command, *small, "--repeats=1", "--peer_python=no-such-python"],
+        [*command, "--precisions=float32", "--lines=30", *arguments],
         cwd=repository,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.long
+def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(repository):
+    pytest.importorskip("ctranslate2")
+    lines = run(
+        repository,
+        *("files", "search", "--batch_sizes=2", "--repeats=1"),
+        "--peer_python=no-such-python",
+    )
     (search,) = (each for each in lines if "times_faster" in each)
     assert search["ours_tokens_per_s"] > 0
     assert search["ctranslate2_tokens_per_s"] > 0
@@ -39,3 +47,30 @@ def test_a_copying_model_copies():
     )
     texts = random_models.number_texts(preset.model.vocab_size, 2, 20, 3)
     assert translator(texts) == texts
+
+
+@pytest.mark.long
+def test_a_server_starts_twice_and_compiles_nothing_while_it_answers(repository):
+    _, first, second, asked = run(repository, "server", "--requests=12", "--longest=9")
+    for start in (first, second):
+        assert start["programs"] == start["usual_programs"] == 3
+        assert 0 < start["first_answer_s"] < start["all_compiled_s"]
+    assert asked["requests"] == 12 and asked["compiled_meanwhile"] == 0
+    assert 0 < asked["p50_s"] <= asked["p99_s"]
+
+
+@pytest.mark.long
+def test_exports_for_each_device_answer_alike(repository):
+    _, *lines = run(repository, "devices", "--longest=9")
+    assert [line["export"] for line in lines] == ["cpu", "gpu"]
+    for line in lines:
+        assert line["same"] and line["equal"] == 30 and line["bleu"] == 100
+
+
+def test_different_texts_with_close_scores_are_counted():
+    here = [("a b c d e", -1.0), ("a b", -1.0), ("f", -2.0)]
+    there = [("a b c d e", -1.004), ("a c", -1.009), ("g", -2.1)]
+    found = gpu_devices.described(here, there)
+    assert (found["lines"], found["equal"], found["close"]) == (3, 1, 1)
+    assert found["largest_difference"] == 0.004
+    assert not found["same"] and found["bleu"] < 100
