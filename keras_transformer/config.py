@@ -271,8 +271,9 @@ class TrainingConfig:
     # Pairs with more tokens than this on a side, EOS included, are left out.
     max_length: int = 256
     # Pack several pairs, masked from one another, into each row, which leaves less
-    # padding; the paper has one pair per row.
-    pack: bool = False
+    # padding and one shape for XLA to compile; the paper has one pair per row. None:
+    # where XLA compiles and pairs can be kept apart, decided when a run begins.
+    pack: bool | None = None
     # Learning rate after the warm-up: "paper" is Eq. 3; "constant" stays at
     # --learning_rate; "linear" falls from it to 0 at the last step.
     learning_rate_schedule: str = "paper"

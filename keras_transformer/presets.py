@@ -242,6 +242,8 @@ def names() -> list[str]:
 def of_run(path: str | os.PathLike) -> Preset:
     """Return the configuration of a run as a preset.
 
+    Whether another run from it packs pairs is decided anew, for its devices.
+
     Args:
         path: A model_dir, or a checkpoint in one.
 
@@ -263,7 +265,7 @@ def of_run(path: str | os.PathLike) -> Preset:
         values = json.loads(text)
         parts = {
             "model": from_dict(ModelConfig, values["model"]),
-            "training": from_dict(TrainingConfig, values["training"]),
+            "training": from_dict(TrainingConfig, {**values["training"], "pack": None}),
             "decoding": from_dict(DecodingConfig, values["decoding"]),
         }
     except (ValueError, KeyError, TypeError) as error:

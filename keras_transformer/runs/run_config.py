@@ -56,6 +56,8 @@ class RunConfig:
         values = dict(values)
         values.pop("format_version")
         values["model"] = from_dict(ModelConfig, values["model"])
-        values["training"] = from_dict(TrainingConfig, values["training"])
+        # Earlier releases packed no pairs.
+        training = {"pack": False, **values["training"]}
+        values["training"] = from_dict(TrainingConfig, training)
         values["decoding"] = from_dict(DecodingConfig, values["decoding"])
         return from_dict(cls, values)

@@ -196,6 +196,30 @@ class Progress(StepCallback):
         self._since = self._clock()
 
 
+class SayCompiling(StepCallback):
+    """Says that a step compiles, while and after it does.
+
+    Args:
+        compiling: Maps a step, from 0, to a context that says so if it does.
+        first_step: Steps done before `fit` begins.
+    """
+
+    def __init__(
+        self,
+        compiling: Callable[[int], contextlib.AbstractContextManager],
+        first_step: int = 0,
+    ):
+        super().__init__(first_step)
+        self._compiling = compiling
+        self._step = contextlib.ExitStack()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._step.enter_context(self._compiling(self.first_step + batch))
+
+    def on_step(self, step, logs):
+        self._step.close()
+
+
 class SaveCheckpoints(StepCallback):
     """Saves model and optimizer by steps, by minutes, and at the end.
 

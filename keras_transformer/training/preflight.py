@@ -6,13 +6,18 @@ import contextlib
 import math
 import pathlib
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from keras_transformer import data, wording
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.strategies import Process
+
+# (rows, source_length, target_length) of a batch.
+Shape = tuple[int, int, int]
+# Takes the shape of a batch, and says that its step compiles.
+Compiling = Callable[[Shape], contextlib.AbstractContextManager]
 
 # Share of the free memory that a step may take.
 _USABLE = 0.9
@@ -28,8 +33,9 @@ class NotEnoughMemoryError(ValueError):
 def check_memory(
     model: Transformer,
     process: Process,
-    shapes: tuple[tuple[int, int, int], ...],
+    shapes: Sequence[Shape],
     write: Callable[[str], None] = print,
+    compiling: Compiling = contextlib.nullcontext,
 ) -> None:
     """Train one step on padding of the largest shape, and report the memory it took.
 
@@ -41,23 +47,59 @@ def check_memory(
         process: This process and the replicas that share the batch.
         shapes: (rows, source_length, target_length) of each kind of batch.
         write: Takes a line.
+        compiling: Says that a step on a shape compiles, if it does.
 
     Raises:
         NotEnoughMemoryError: If it does not fit; the message says which size would.
     """
+
+    def train(rows, lengths):
+        with compiling((rows, *lengths)):
+            train_on_padding(model, process, rows, *lengths)
+
     multiple = process.num_replicas * model.accumulate_steps
-    rounded = [(-(-rows // multiple) * multiple, *lengths) for rows, *lengths in shapes]
-    # Activations grow with the tokens of a batch, logits with its target tokens, and
-    # attention weights also with the length of its rows.
-    sizes = (_count_attention_weights, _count_tokens, _count_target_tokens)
-    largest = [max(rounded, key=size) for size in sizes]
     try_out = _try_on_gpu if _gpus() else _try_on_cpu
-    for rows, *lengths in dict.fromkeys(largest):
-        used = try_out(model, process, rows, lengths, multiple)
+    for rows, *lengths in _largest(shapes, multiple):
+        used = try_out(train, model, process, rows, lengths, multiple)
         write(
             f"a batch of {rows:,} rows of {_spelled(lengths)} tokens takes "
             f"{used / 2**30:.2f} GiB of memory at the peak"
         )
+
+
+def shapes_to_try(
+    model: Transformer, process: Process, shapes: Sequence[Shape]
+) -> set[Shape]:
+    """Return the shapes that `check_memory` trains on, if all of them fit.
+
+    Args:
+        model: Same as in `check_memory`.
+        process: Same as in `check_memory`.
+        shapes: Same as in `check_memory`.
+    """
+    multiple = process.num_replicas * model.accumulate_steps
+    tried = set()
+    for rows, *lengths in _largest(shapes, multiple):
+        counts = [rows]
+        if not _gpus():
+            counts += [multiple, _quarter(model, rows, lengths, multiple)]
+        tried.update((count, *lengths) for count in counts)
+    return tried
+
+
+def filled(shape: Shape, rows_multiple: int) -> Shape:
+    """Return a shape with rows of padding up to a multiple."""
+    rows, *lengths = shape
+    return -(-rows // rows_multiple) * rows_multiple, *lengths
+
+
+def _largest(shapes, multiple) -> list[Shape]:
+    """Return the shapes that may take most memory, each once."""
+    rounded = [filled(shape, multiple) for shape in shapes]
+    # Activations grow with the tokens of a batch, logits with its target tokens, and
+    # attention weights also with the length of its rows.
+    sizes = (_count_attention_weights, _count_tokens, _count_target_tokens)
+    return [*dict.fromkeys(max(rounded, key=size) for size in sizes)]
 
 
 def _count_tokens(shape) -> int:
@@ -81,7 +123,7 @@ def _spelled(lengths) -> str:
     return " + ".join(map(str, lengths))
 
 
-def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
+def _try_on_gpu(train, model, process, rows, lengths, multiple) -> int:
     """Return the peak of the fullest GPU in bytes.
 
     With several processes there is no second try: the others still wait in the first.
@@ -92,7 +134,7 @@ def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
         for gpu in gpus:
             tf.config.experimental.reset_memory_stats(gpu)
         try:
-            train_on_padding(model, process, fitting, *lengths)
+            train(fitting, lengths)
             break
         except tf.errors.ResourceExhaustedError as error:
             if fitting == multiple:
@@ -106,7 +148,7 @@ def _try_on_gpu(model, process, rows, lengths, multiple) -> int:
     return max(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus)
 
 
-def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
+def _try_on_cpu(train, model, process, rows, lengths, multiple) -> int:
     """Return the peak of this process in bytes.
 
     Linux kills a process that asks for too much memory, without a message. So two
@@ -115,12 +157,11 @@ def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
     of their peaks is the memory per row, without the gradients, whose size does not
     depend on the rows.
     """
-    counted = math.ceil(_COUNTED_BYTES / (4 * model.config.d_model * min(lengths)))
-    quarter = min(max(rows // 4 // multiple, counted, 2) * multiple, rows)
+    quarter = _quarter(model, rows, lengths, multiple)
     held = _peak_of_tensors()  # by an earlier batch; oneDNN reuses it
     forget_peak()
     fewest, more = (
-        _peak_of_step(model, process, count, lengths) for count in (multiple, quarter)
+        _peak_of_step(train, count, lengths) for count in (multiple, quarter)
     )
     row_bytes = max(more - fewest, 1) / max(quarter - multiple, 1)
     held = max(held - more, 0)
@@ -132,15 +173,21 @@ def _try_on_cpu(model, process, rows, lengths, multiple) -> int:
         fitting = quarter + (usable + held) / row_bytes
         fitting = int(fitting // multiple) * multiple
         raise _too_large(model, process, rows, lengths, fitting)
-    train_on_padding(model, process, rows, *lengths)
+    train(rows, lengths)
     return peak_bytes()
 
 
-def _peak_of_step(model, process, rows, lengths) -> int:
+def _quarter(model, rows, lengths, multiple) -> int:
+    """Return a quarter of the rows, or as many as have tensors that are counted."""
+    counted = math.ceil(_COUNTED_BYTES / (4 * model.config.d_model * min(lengths)))
+    return min(max(rows // 4 // multiple, counted, 2) * multiple, rows)
+
+
+def _peak_of_step(train, rows, lengths) -> int:
     """Return the peak of all tensors, or else of this process, in bytes."""
     with contextlib.suppress(ValueError):
         tf.config.experimental.reset_memory_stats("CPU:0")
-    train_on_padding(model, process, rows, *lengths)
+    train(rows, lengths)
     return _peak_of_tensors() or peak_bytes()
 
 

@@ -161,7 +161,7 @@ def fit(run: Run, callbacks: Callbacks) -> None:
             run.corpus,
             run.plan,
             first_step,
-            rows_multiple=run.process.num_replicas * run.model.accumulate_steps,
+            rows_multiple=run.rows_multiple,
             **shares,
         )
 

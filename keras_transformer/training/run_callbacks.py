@@ -19,6 +19,7 @@ from keras_transformer.runs import checkpoints
 from keras_transformer.training import (
     callbacks,
     divergence,
+    preflight,
     validation_parts,
     workers,
 )
@@ -72,9 +73,13 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         step,
         {**state_of(before_evaluation), **evaluated, "best_measure": measure},
     )
-    # First "skipped", so that the others do not count the step at which it ends `fit`.
+    compiling = callbacks.SayCompiling(
+        lambda step: run.compilations.of_step(padded_shape(run, step)), resume.step
+    )
+    # "skipped" before others, so that they do not count the step at which it ends
+    # `fit`.
     with_state = {**before_evaluation, "evaluate": evaluate}
-    made = dict(with_state)
+    made = {"compiling": compiling, **with_state}
     if is_chief:
         made["save"] = callbacks.SaveCheckpoints(
             folder,
@@ -270,6 +275,13 @@ def batch_cost(run: Run, step: int) -> callbacks.BatchCost:
         (num_rows, *lengths),
         passes * num_rows * training_flops(run.model.config, *lengths),
     )
+
+
+def padded_shape(run: Run, step: int) -> tuple[int, int, int]:
+    """Return the shape of the batch of a step, from 0, as devices share it."""
+    batch = run.plan.batch(step)
+    shape = len(batch.rows), batch.source_length, batch.target_length
+    return preflight.filled(shape, run.rows_multiple)
 
 
 def planned_batch(run: Run, step: int) -> Any:

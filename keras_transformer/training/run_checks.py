@@ -51,7 +51,8 @@ def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:
     """Raise ValueError if the folder holds a run that this one does not continue.
 
     A resumed run may have more steps, average other checkpoints and split batches into
-    other microbatches. Any other change would contradict its `config.json`.
+    other microbatches. Any other change would contradict its `config.json`. An imported
+    model has `pack` undecided.
     """
     if not model_dir.config_path.exists():
         return
@@ -60,7 +61,8 @@ def check_same_run(model_dir: ModelDir, config: RunConfig) -> None:
         before, after = (old[part], new[part]) if part else (old, new)
         for name, value in before.items():
             changed = not isinstance(value, dict) and value != after[name]
-            if changed and name not in _FREE:
+            is_open = name == "pack" and value is None
+            if changed and not is_open and name not in _FREE:
                 raise ValueError(
                     f"{model_dir.path} holds another run: its `{name}` is {value!r}, "
                     f"here it is {after[name]!r}. Use another --model_dir, or the same "
@@ -83,6 +85,26 @@ def check_same_corpus(model_dir: ModelDir, data_dir: str, corpus_hash: str) -> N
             "--data_dir, or use another --model_dir; --allow_changed_corpus resumes "
             "the run with these pairs."
         )
+
+
+def begun_packed(model_dir: ModelDir) -> bool | None:
+    """Return whether the run in a folder packs pairs; None: none has begun."""
+    if not model_dir.config_path.exists():
+        return None
+    return model_dir.read_config().training.pack
+
+
+def can_pack(data_dir: str, config: RunConfig) -> bool:
+    """Return whether the pairs of a packed row can be kept apart."""
+    if config.training.guided_alignment:
+        return False
+    try:
+        check_can_pack(config.model)
+        corpus = data.EncodedCorpus.open(data_dir, "train")
+        corpus.check_segments(config.model.eos_id)
+    except ValueError:
+        return False
+    return True
 
 
 def check_can_pack(model: ModelConfig) -> None:

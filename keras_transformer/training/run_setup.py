@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from keras_transformer import data, wording
 from keras_transformer.config import check_choice
@@ -27,6 +28,7 @@ from keras_transformer.training import (
     validation_parts,
     workers,
 )
+from keras_transformer.training.compilation import Compilations
 from keras_transformer.training.guided_alignment import AlignmentGuide, NextWordGuide
 from keras_transformer.training.heartbeat import Heartbeat
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
@@ -60,7 +62,13 @@ class Run(RunContext):
     tokenizer: Any
     corpus: data.EncodedCorpus
     plan: Plan
+    compilations: Compilations
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
+
+    @property
+    def rows_multiple(self) -> int:
+        """Rows of padding fill each batch up to a multiple of this."""
+        return self.process.num_replicas * self.model.accumulate_steps
 
 
 class ResumePoint(NamedTuple):
@@ -151,7 +159,7 @@ def check(context: RunContext) -> RunContext:
     """Check that configuration, corpus and model_dir fit each other.
 
     Returns:
-        The context, its configuration with the corpus's hash.
+        The context, its configuration with the corpus's hash and `pack` decided.
 
     Raises:
         ValueError: If they do not, or `model_dir` holds weights that are no run's; the
@@ -162,11 +170,12 @@ def check(context: RunContext) -> RunContext:
     run_checks.check_weights_are_kept(
         model_dir, context.process, options.init_checkpoint
     )
-    run_checks.check_same_run(model_dir, context.config)
+    config = with_packing_decided(context)
+    run_checks.check_same_run(model_dir, config)
     corpus_hash = data.corpus_hash(data_dir)
     if not options.allow_changed_corpus:
         run_checks.check_same_corpus(model_dir, data_dir, corpus_hash)
-    config = dataclasses.replace(context.config, corpus_hash=corpus_hash)
+    config = dataclasses.replace(config, corpus_hash=corpus_hash)
     run_checks.check_positions(data_dir, config)
     # Raises if a tokenizer of BLEU is not installed.
     validation_parts.scored_parts(data_dir, options.bleu_sentences)
@@ -185,6 +194,31 @@ def check(context: RunContext) -> RunContext:
             "more --train_steps."
         )
     return dataclasses.replace(context, config=config)
+
+
+def with_packing_decided(context: RunContext) -> RunConfig:
+    """Return the configuration with `pack` true or false, the same in all processes.
+
+    Packed rows have one shape, and XLA takes up to a minute to compile for each. A
+    resumed run keeps what it began with, also on other devices.
+    """
+    config = context.config
+    if config.training.pack is not None:
+        return config
+    pack = run_checks.begun_packed(context.model_dir)
+    if pack is None:
+        compiles = uses_xla(context.options) or context.options.distribution == "tpu"
+        pack = compiles and run_checks.can_pack(context.data_dir, config)
+    pack = bool(context.process.from_chief(float(pack)))
+    training = dataclasses.replace(config.training, pack=pack)
+    return dataclasses.replace(config, training=training)
+
+
+def uses_xla(options: RunOptions) -> bool:
+    """Return whether training runs under XLA: unless told otherwise, on a GPU."""
+    if options.jit_compile == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return options.jit_compile == "true"
 
 
 def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
@@ -210,16 +244,21 @@ def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
     if isinstance(guide, NextWordGuide):
         guide.check([corpus[row] for row in range(min(len(corpus), _CHECKED_PAIRS))])
     run = Run(
-        **vars(context), model=model, tokenizer=tokenizer, corpus=corpus, plan=plan
+        **vars(context),
+        model=model,
+        tokenizer=tokenizer,
+        corpus=corpus,
+        plan=plan,
+        compilations=Compilations(write, model.jit_gradients),
     )
-    write(describe(model, plan, process))
+    tried = ()
+    if context.options.has_preflight:
+        tried = preflight.shapes_to_try(model, process, plan.shapes)
+    write(describe(model, plan, process, tried))
     if warning := warm_up_warning(config.training):
         write(warning)
-    write(
-        "compiling the training step, once for each batch shape and device"
-        if model.jit_gradients
-        else "tracing the training step"
-    )
+    if not model.jit_gradients:
+        write("tracing the training step")
     resume = try_and_load(run)
     if process.is_chief:
         context.model_dir.write_config(config)
@@ -241,7 +280,13 @@ def try_and_load(run: Run) -> ResumePoint:
         run.write.during("trying the largest batches"),
     ):
         if run.options.has_preflight:
-            preflight.check_memory(run.model, run.process, run.plan.shapes, run.write)
+            preflight.check_memory(
+                run.model,
+                run.process,
+                run.plan.shapes,
+                run.write,
+                run.compilations.of_step,
+            )
         newest = checkpoints.restore_newest(
             run.model_dir.checkpoints(), model=run.model, optimizer=run.model.optimizer
         )
@@ -286,11 +331,11 @@ def build(
         LabelSmoothedCrossEntropy(
             config.training.label_smoothing, config.training.r_drop
         ),
-        jit_compile={"true": True, "false": False}.get(options.jit_compile, "auto"),
+        jit_compile=uses_xla(options),
         accumulate_steps=count_microbatches(config, options, num_replicas),
         seed=config.seed,
         guide=guide,
-        is_packed=config.training.pack,
+        is_packed=bool(config.training.pack),
     )
     return model
 
@@ -327,15 +372,29 @@ def plan_batches(data_dir: str, config: RunConfig) -> tuple[data.EncodedCorpus, 
     return corpus, plan
 
 
-def describe(model: Transformer, plan: Plan, process: Process) -> str:
-    """Say what is about to be trained."""
+def describe(
+    model: Transformer,
+    plan: Plan,
+    process: Process,
+    tried: Collection[tuple[int, int, int]] = (),
+) -> str:
+    """Say what is about to be trained.
+
+    Args:
+        model: Compiled.
+        plan: Its batches.
+        process: This process and the replicas that share each batch.
+        tried: Shapes of the batches that memory is tried with.
+    """
+    microbatches = model.accumulate_steps
+    rows_multiple = process.num_replicas * microbatches
     compiled = "without XLA"
     if model.jit_gradients:
+        shapes = {preflight.filled(shape, rows_multiple) for shape in plan.shapes}
         # XLA compiles a shape again for each device.
-        graphs = len(plan.shapes) * process.num_replicas // process.count
+        graphs = len(shapes.union(tried)) * process.num_replicas // process.count
         compiled = f"under XLA ({wording.count(graphs, 'compilation')})"
-    microbatches = model.accumulate_steps
-    padding_rate = plan.padding_rate_of(process.num_replicas * microbatches)
+    padding_rate = plan.padding_rate_of(rows_multiple)
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     shares = ", ".join(f"{each.name} {each.share:.1%}" for each in plan.corpora)
     return (

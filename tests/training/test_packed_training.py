@@ -296,11 +296,6 @@ def test_a_resumed_packed_run_ends_bit_for_bit_where_it_would_have(
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_packed_run_is_not_resumed_unpacked(corpus, whole):
-    with pytest.raises(ValueError, match="its `pack` is True, here it is False"):
-        train(corpus, whole[0])
-
-
 @pytest.mark.long
 def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
     """With microbatches too; the model is like any other, and takes a pair a row."""

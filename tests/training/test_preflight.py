@@ -48,6 +48,7 @@ def test_the_largest_shapes_are_tried_and_their_memory_said(process, monkeypatch
     assert lines[1].startswith("a batch of 30,000 rows of 5 + 3 tokens takes ")
     assert lines[2].startswith("a batch of 9,000 rows of 7 + 11 tokens takes ")
     assert lines[0].endswith(" GiB of memory at the peak")
+    assert preflight.shapes_to_try(model, process, SHAPES) == {*tried}
 
 
 def test_what_does_not_fit_is_refused_with_what_would(process, monkeypatch):

@@ -16,6 +16,7 @@ from keras_transformer.runs import averaging, lock
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import (
     fine_tuning,
+    preflight,
     run_callbacks,
     run_checks,
     run_setup,
@@ -54,7 +55,7 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
 
 
 def test_a_run_says_how_often_xla_compiles(corpus):
-    """Each of its shapes once for each of a process's four devices."""
+    """Each shape, also of trials, once for each of a process's four devices."""
     config = config_of(corpus)
     _, plan = run_setup.plan_batches(corpus, config)
     model = run_setup.build(config, RunOptions(jit_compile="true"))
@@ -62,6 +63,10 @@ def test_a_run_says_how_often_xla_compiles(corpus):
     line = run_setup.describe(model, plan, process)
     assert f"under XLA ({4 * len(plan.shapes)} compilations)" in line
     assert f"batches of {len(plan.shapes)} shapes" in line
+    filled = preflight.filled(plan.shapes[0], 8)
+    tried = {filled, (8000, *filled[1:])}
+    line = run_setup.describe(model, plan, process, tried)
+    assert f"under XLA ({4 * (len(plan.shapes) + 1)} compilations)" in line
 
 
 @pytest.mark.long
