@@ -68,7 +68,7 @@ def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
     lines = text_files.StoredLines(_INPUT.value)
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     # Chosen once: a training that still runs writes others.
     weights = model_flags.weights(_SAVED_MODEL)
     with resumable_output.resumable_writer(

@@ -128,7 +128,7 @@ def main() -> dict:
     task = choose_task()
     check_flags_of_task(task)
     if MODEL_DIR.value or task == "parsing":
-        startup.import_tensorflow()
+        startup.import_tensorflow(compiles=True)
     score = score_parses if task == "parsing" else score_translations
     return follow(score) if _FOLLOW.value else score()
 

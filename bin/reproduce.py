@@ -53,7 +53,7 @@ def main() -> dict:
     programs.check_given(_DATA_DIR, _OUTPUT_DIR)
     rows = table3.choose_rows(_ROWS.value)
     scaled = {row: chosen_preset(row) for row in rows}
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     from keras_transformer import data
     from keras_transformer.evaluation.table3_report import write_report
 

@@ -66,7 +66,7 @@ def main() -> dict:
     programs.check_given(_DATA_DIR, _MODEL_DIR)
     preset, options = chosen_preset(), chosen_options()
     # Importing TensorFlow takes seconds, so wrong flags are refused before it.
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     from keras_transformer import data
     from keras_transformer.training import run as training_run
     from keras_transformer.training.signals import StoppedBySignalError

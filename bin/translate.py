@@ -60,7 +60,6 @@ from keras_transformer.cli import (
     told_languages,
     translation_models,
     worker_processes,
-    xla_cache,
 )
 from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
@@ -138,8 +137,7 @@ def main() -> dict:
     num_lines = len(lines)
     if _FORMAT.value == "html":
         lines = ["".join(lines)]
-    xla_cache.use()
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     # Chosen once: a training that still runs writes others.
     weights, ensemble = model_flags.weights(_SAVED_MODEL), ensemble_flags.choose()
     with resumable_output.resumable_writer(

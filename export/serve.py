@@ -27,7 +27,6 @@ from keras_transformer.cli import (
     protection_flags,
     search_flags,
     startup,
-    xla_cache,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
@@ -100,8 +99,7 @@ def load_model(max_batch_size: int):
     Args:
         max_batch_size: Texts of the largest batch to compile searches for.
     """
-    xla_cache.use()
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     from keras_transformer.inference import cpu_threads
     from keras_transformer.server import model_loading
 

@@ -75,7 +75,7 @@ def main(beam_arguments: list[str]) -> dict:
     if not flags.FLAGS["verbosity"].present:
         # Beam warns about every missing Google Cloud library.
         logging.set_verbosity(logging.ERROR)
-    startup.import_tensorflow()
+    startup.import_tensorflow(compiles=True)
     with programs.needing("beam", "Translating on Beam"):
         from keras_transformer.serving import bulk_translation, sampling, saved_model
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])

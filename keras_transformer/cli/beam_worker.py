@@ -5,4 +5,4 @@ export/translate_beam.py names this module with Beam's option `--beam_plugin`.
 
 from keras_transformer.cli import startup
 
-startup.import_tensorflow()
+startup.import_tensorflow(compiles=True)

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,10 +16,12 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from keras_transformer import atomic_files
-from keras_transformer.cli import startup
+from keras_transformer.cli import startup, xla_cache
 
 # Errors of bad input. Any other error is a defect and keeps its traceback.
 INPUT_ERRORS = (ValueError, TypeError, OSError)
+
+_LONGEST_REASON = 200
 
 _JSON = flags.DEFINE_bool(
     "json", False, "Print a summary as one line of JSON, the last on standard output."
@@ -71,6 +74,11 @@ def run(
                 print(f"{program}: {note}", file=sys.stderr)
             is_interrupt = isinstance(error, KeyboardInterrupt)
             _exit(128 + signal.SIGINT if is_interrupt else error.code)
+        except Exception as error:
+            if (problem := _problem_of_machine(error)) is None:
+                raise
+            absl_logging.debug("Seen with --verbosity=1:", exc_info=True)
+            _fail(program, problem)
         _leave_compiler(0)
         # Skips the search for cycles at exit, which takes half a second.
         gc.freeze()
@@ -184,6 +192,31 @@ def _leave_compiler(status: Any) -> None:
     beside = sys.modules.get("keras_transformer.inference.compiling_beside")
     if beside is not None and beside.is_compiling() and isinstance(status, int):
         os._exit(status)
+
+
+def _problem_of_machine(error: Exception) -> str | None:
+    """Return what is wrong with memory or disk, if that is why TensorFlow failed."""
+    message = _message(error)
+    kept = xla_cache.folder()
+    if kept and kept in message:
+        return (
+            f"programs of XLA cannot be kept in {kept} ({_shortened(message)}). Make "
+            "room on that disk, or delete the folder."
+        )
+    # By its name: TensorFlow may not be imported.
+    is_exhausted = type(error).__name__ == "ResourceExhaustedError"
+    if not is_exhausted or "No space left" in message:  # on a disk
+        return None
+    lower = "lower --batch_size, or " if "batch_size" in flags.FLAGS else ""
+    return (
+        f"out of memory: {lower}end other programs on this device "
+        f"({_shortened(message)})."
+    )
+
+
+def _shortened(message: str) -> str:
+    """Return the beginning of a message of TensorFlow, which may go on for pages."""
+    return textwrap.shorten(message, _LONGEST_REASON, placeholder=" ...")
 
 
 def _message(error: BaseException) -> str:

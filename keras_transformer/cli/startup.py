@@ -15,15 +15,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from keras_transformer.cli import xla_cache
+
 # Messages of TensorFlow's C++: all (0), no INFO (1), no WARNING (2), no ERROR (3), so
 # only fatal errors. A missing GPU is an ERROR.
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ONLY_FATAL = "3"
+# Whether the memory of a GPU is taken when it is needed.
+_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 # First letters of the lines that each level hides.
 _HIDDEN = {"1": "I", "2": "IW", _ONLY_FATAL: "IWE"}
 
 
-def import_tensorflow(onednn: bool = True) -> None:
+def import_tensorflow(onednn: bool = True, compiles: bool = False) -> None:
     """Import TensorFlow and Keras, before anything else in this process does.
 
     The environment variable TF_CPP_MIN_LOG_LEVEL decides what they print. It is set to
@@ -32,8 +36,14 @@ def import_tensorflow(onednn: bool = True) -> None:
     Args:
         onednn: Whether oneDNN may be used. It multiplies faster, but does not give
             back memory that has been freed.
+        compiles: Whether the program trains or searches under XLA. Its programs are
+            then kept on disk.
     """
     os.environ.setdefault(LOG_LEVEL, _ONLY_FATAL)
+    # By default the first program takes all memory of a GPU.
+    os.environ.setdefault(_GROWTH, "true")
+    if compiles:
+        xla_cache.use()
     if "tensorflow" in sys.modules:
         return
     if not onednn:

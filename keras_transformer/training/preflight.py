@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer import data, wording
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.training.out_of_memory import NotEnoughMemoryError
 from keras_transformer.training.strategies import Process
 
 # (rows, source_length, target_length) of a batch.
@@ -24,10 +25,6 @@ _USABLE = 0.9
 # oneDNN's allocator counts tensors of 256 KiB and more. Some are half as large as the
 # activations of a layer.
 _COUNTED_BYTES = 2**19
-
-
-class NotEnoughMemoryError(ValueError):
-    """The largest batch of a run does not fit into memory."""
 
 
 def check_memory(

@@ -17,6 +17,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import (
     divergence,
+    out_of_memory,
     run_callbacks,
     run_setup,
     signals,
@@ -56,6 +57,7 @@ def train(
             or the corpus does not fit.
         FileNotFoundError: If `data_dir` is not a prepared corpus.
         LockedError: If another process trains in `model_dir`.
+        NotEnoughMemoryError: If a batch does not fit into memory.
         DivergedError: If loss or gradients were not finite in several steps in a row.
         LostWorkerError: If another worker of this training has ended.
         StoppedBySignalError: After SIGTERM or Ctrl-C, when the step is done and saved.
@@ -152,7 +154,8 @@ def fit_with_recovery(run: Run, resume: ResumePoint) -> Callbacks:
 
 def fit(run: Run, callbacks: Callbacks) -> None:
     """Train from the current step of the callbacks to the last."""
-    first_step, total = callbacks["progress"].step, run.config.training.train_steps
+    progress, total = callbacks["progress"], run.config.training.train_steps
+    first_step = progress.step
     if first_step == total:
         return
 
@@ -165,12 +168,26 @@ def fit(run: Run, callbacks: Callbacks) -> None:
             **shares,
         )
 
-    run.model.fit(
-        run.process.distribute(make_dataset),
-        steps_per_epoch=total - first_step,
-        callbacks=list(callbacks.values()),
-        shuffle=False,  # the plan shuffles, over the whole corpus
-        verbose=0,
+    with out_of_memory.naming_flags(lambda: too_large(run, progress.step)):
+        run.model.fit(
+            run.process.distribute(make_dataset),
+            steps_per_epoch=total - first_step,
+            callbacks=list(callbacks.values()),
+            shuffle=False,  # the plan shuffles, over the whole corpus
+            verbose=0,
+        )
+
+
+def too_large(run: Run, step: int) -> str:
+    """Say that the batch of a step, from 0, does not fit, and what to do."""
+    rows, source_length, target_length = run_callbacks.padded_shape(run, step)
+    half = run.config.training.tokens_per_batch // (2 * run.rows_multiple)
+    return (
+        f"Out of memory in step {step + 1:,}, whose batch has {rows:,} rows of "
+        f"{source_length} + {target_length} tokens: pass --max_tokens_per_replica="
+        f"{max(half, 1)} to split batches into microbatches, which gives the same "
+        "result, or end other programs on the device. Training resumes "
+        f"{workers.resumes_where(run.model_dir)}."
     )
 
 

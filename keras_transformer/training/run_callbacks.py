@@ -19,6 +19,7 @@ from keras_transformer.runs import checkpoints
 from keras_transformer.training import (
     callbacks,
     divergence,
+    out_of_memory,
     preflight,
     validation_parts,
     workers,
@@ -28,6 +29,16 @@ from keras_transformer.training.run_setup import ResumePoint, Run, RunContext
 
 # Callbacks by name, in the order in which Keras calls them.
 Callbacks = dict[str, keras.callbacks.Callback]
+
+_LOSS_TOO_LARGE = (
+    "Out of memory while measuring the validation loss: lower "
+    "--max_tokens_per_replica, which also bounds its batches, or end other programs on "
+    "the device."
+)
+_BLEU_TOO_LARGE = (
+    "Out of memory while translating for BLEU: pass --bleu_sentences=0, and measure it "
+    "with bin/evaluate.py --follow, whose --batch_size can be lowered."
+)
 
 
 def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
@@ -190,9 +201,11 @@ def make_evaluation(
             run.write.during("evaluating"),
             workers.interruptible(process, run.stop),
         ):
-            metrics = measure_loss()
+            with out_of_memory.naming_flags(lambda: _LOSS_TOO_LARGE):
+                metrics = measure_loss()
             if measure_bleu is not None:
-                scores = measure_bleu() if process.is_chief else {"bleu": 0.0}
+                with out_of_memory.naming_flags(lambda: _BLEU_TOO_LARGE):
+                    scores = measure_bleu() if process.is_chief else {"bleu": 0.0}
                 metrics |= scores | {"bleu": process.from_chief(scores["bleu"])}
         return metrics
 

@@ -35,14 +35,18 @@ def watching(model_dir: ModelDir, process: Process) -> Iterator[None]:
     except _LOST as error:
         if process.count == 1:
             raise
-        newest = model_dir.checkpoints().latest()
         reason = error.message.strip().splitlines()[0][:200]
-        where = f"from step {newest.step:,}" if newest else "from the beginning"
         raise LostWorkerError(
             f"Worker {process.rank} of {process.count} ends: another has ended or "
             f"cannot be reached ({reason}). Start all workers again: "
-            f"training resumes {where}, with any number of workers."
+            f"training resumes {resumes_where(model_dir)}, with any number of workers."
         ) from error
+
+
+def resumes_where(model_dir: ModelDir) -> str:
+    """Return where training goes on when the same command is run again."""
+    newest = model_dir.checkpoints().latest()
+    return f"from step {newest.step:,}" if newest else "from the beginning"
 
 
 def check_same_step(model_dir: ModelDir, process: Process, step: int) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from keras_transformer.cli import startup
+from keras_transformer.cli import startup, xla_cache
 
 PROGRAM = '''"""Does what its flag says."""
 
@@ -22,7 +22,12 @@ from absl import flags
 from keras_transformer.cli import programs; from keras_transformer import text_files
 
 DEEDS = ["sum", "value", "file", "full", "bug", "wait", "note", "lines", "level"]
+DEEDS += ["memory", "disk", "kept"]
 _DO = flags.DEFINE_enum("do", "sum", DEEDS, "What to do.")
+
+
+class ResourceExhaustedError(Exception):
+    """As of TensorFlow."""
 
 
 def main():
@@ -34,6 +39,12 @@ def main():
         raise OSError(28, "No space left on device")
     if _DO.value == "bug":
         raise KeyError("a defect")
+    if _DO.value == "memory":
+        raise ResourceExhaustedError("OOM when allocating, " + "and so on, " * 99)
+    if _DO.value == "disk":
+        raise ResourceExhaustedError("/a/file; No space left on device")
+    if _DO.value == "kept":
+        raise ResourceExhaustedError("/kept/one.tmp; No space left on device")
     if _DO.value == "level":
         print(os.environ.get("TF_CPP_MIN_LOG_LEVEL"))
     if _DO.value == "wait":
@@ -67,13 +78,17 @@ if __name__ == "__main__":
 def program(tmp_path, repository):
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
 
-    def start(*arguments, script="program.py", **options):
+    def start(*arguments, script="program.py", variables=(), **options):
         return subprocess.Popen(
             [sys.executable, str(tmp_path / script), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={"PYTHONPATH": f"{repository}:{tmp_path}", "PYTHONUTF8": "1"},
+            env={
+                "PYTHONPATH": f"{repository}:{tmp_path}",
+                "PYTHONUTF8": "1",
+                **dict(variables),
+            },
             **options,
         )
 
@@ -107,6 +122,23 @@ def test_summary_is_not_printed_unasked(program):
 )
 def test_bad_input_ends_in_one_line_and_exit_code_one(program, what, line):
     assert outcome(program(f"--do={what}")) == (1, "", f"program.py: {line}\n")
+
+
+def test_what_does_not_fit_into_memory_ends_in_one_line(program):
+    line = "program.py: out of memory: end other programs on this device (OOM when all"
+    code, out, err = outcome(program("--do=memory"))
+    assert (code, out) == (1, "")
+    assert err.startswith(line) and len(err) < 300 and err.count("\n") == 1
+
+
+def test_a_full_disk_keeps_its_traceback_unless_it_is_that_of_kept_programs(program):
+    assert "Traceback" in outcome(program("--do=disk"))[2]
+    kept = {xla_cache.FLAGS: "--tf_xla_persistent_cache_directory=/kept"}
+    err = outcome(program("--do=kept", variables=kept))[2]
+    assert err == (
+        "program.py: programs of XLA cannot be kept in /kept (/kept/one.tmp; No space "
+        "left on device). Make room on that disk, or delete the folder.\n"
+    )
 
 
 def test_where_bad_input_was_found_is_shown_where_asked(program):
@@ -249,6 +281,24 @@ IMPORT = (
     "tf.get_logger().warning('5 out of the last 5 calls')\n"
     "print('ours', file=sys.stderr)\n"
 )
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "true"), ("false", "false")])
+def test_memory_of_a_gpu_grows_unless_it_is_told_otherwise(
+    given, expected, monkeypatch
+):
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    if given:
+        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", given)
+    startup.import_tensorflow()
+    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == expected
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_programs_that_compile_keep_what_they_compile(compiles, monkeypatch):
+    monkeypatch.delenv(xla_cache.FLAGS)
+    startup.import_tensorflow(compiles=compiles)
+    assert (xla_cache.folder() is not None) is compiles
 
 
 @pytest.mark.parametrize("level", [None, pytest.param("0", marks=pytest.mark.long)])
