@@ -76,14 +76,14 @@ def from_model_dir(
         FileNotFoundError: If there is no model.
         ValueError: If the options do not fit it.
     """
-    from keras_transformer.inference import batching, hardware
+    from keras_transformer.inference import batching
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(path)
     translator = model_dir.load_translator(**options)
-    # Large batches, for which a CPU needs no programs.
-    sizes = translator.program_sizes("gpu") if hardware.has_gpu() else ()
-    translator = translator.with_prepared_weights(program_sizes=sizes)
+    translator = translator.with_prepared_weights(
+        program_sizes=translator.sizes_of_large_batches()
+    )
     placeholders = tuple(translator.tokenizer.placeholders)
     is_aligned |= is_protected and not placeholders
     function = "align_batch" if is_aligned else "translate_batch"

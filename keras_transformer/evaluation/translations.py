@@ -46,9 +46,10 @@ def translate_and_measure(
     run = ModelDir(model_dir)
     if not run.load_tokenizer().is_multilingual:
         languages = languages[0], None
-    translator = run.load_translator(
-        checkpoint, languages=languages, **options
-    ).with_prepared_weights()
+    translator = run.load_translator(checkpoint, languages=languages, **options)
+    translator = translator.with_prepared_weights(
+        program_sizes=translator.sizes_of_large_batches()
+    )
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)

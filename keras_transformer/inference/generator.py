@@ -26,7 +26,7 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.rules import TokenRule, repetition
 from keras_transformer.decoding.rules.single_tokens import begin_with, never
-from keras_transformer.inference import length_groups, search_programs
+from keras_transformer.inference import hardware, length_groups, search_programs
 from keras_transformer.inference.clean_text import clean
 from keras_transformer.inference.compiling_beside import CompilerBeside
 from keras_transformer.inference.decoder_step import FEW_ROWS
@@ -95,7 +95,8 @@ class SequenceGenerator(tf.Module):
         """Return a copy that prepares its weights once, for many searches.
 
         Use only when weights are final: later changes silently mix old and new weights.
-        Must not be called within a `tf.function`.
+        Without packed kernels and stacks there is no copy of a weight, and they may
+        change. Must not be called within a `tf.function`.
 
         Args:
             has_packed_kernels: Pack the kernels of the decoder once. Otherwise each
@@ -139,6 +140,13 @@ class SequenceGenerator(tf.Module):
             self.decoding.max_input_length,
         )
         return search_programs.sizes_for(device, weights, longest)
+
+    def sizes_of_large_batches(self) -> list[Size]:
+        """Return the sizes that pay to compile here if there are hundreds of texts.
+
+        None on a CPU: its programs are for a few sentences.
+        """
+        return self.program_sizes("gpu") if hardware.has_gpu() else []
 
     @property
     def searched_variables(self) -> list[tf.Variable]:

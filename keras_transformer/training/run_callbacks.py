@@ -255,6 +255,11 @@ def make_bleu_measure(run: Run) -> Callable[[], dict[str, float]] | None:
     )
     sources = [sources[line] for part in parts for line in part.lines]
     translator = Translator(run.model, run.tokenizer, run.config.decoding)
+    if sizes := translator.sizes_of_large_batches():
+        # Its programs read the weights as they are at each search.
+        translator = translator.with_prepared_weights(
+            has_packed_kernels=False, program_sizes=sizes
+        )
     chrf = sacrebleu.CHRF()
 
     def measure_bleu():

@@ -11,7 +11,8 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
     """Their translations are scored as they are."""
     cut = {"a": False, "b": True}
     translator = types.SimpleNamespace(
-        with_prepared_weights=lambda: translator,
+        sizes_of_large_batches=lambda: [],
+        with_prepared_weights=lambda program_sizes: translator,
         translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
         decoding=DecodingConfig(max_input_length=1009),
     )

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
-from keras_transformer.inference import search_programs
+from keras_transformer.inference import generator, search_programs
 from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
 from keras_transformer.inference.search_programs import Size
 from keras_transformer.inference.shortlist import Shortlist
@@ -355,6 +355,28 @@ def test_a_translator_compiles_beside_its_batches():
     translator.compiler.wait()
     assert translator.compiler.state()[0].tolist() == [True]
     assert translator(LINES[:2]) == expected[0]
+
+
+def test_large_batches_have_programs_on_a_gpu_alone(monkeypatch):
+    plain = make_translator()
+    assert plain.sizes_of_large_batches() == []
+    monkeypatch.setattr(generator.hardware, "has_gpu", lambda: True)
+    assert plain.sizes_of_large_batches() == plain.program_sizes("gpu")
+
+
+@pytest.mark.long
+def test_programs_without_prepared_weights_follow_a_training(two_replicas):
+    with two_replicas.scope():
+        plain = make_translator()
+    live = plain.with_prepared_weights(
+        has_packed_kernels=False, program_sizes=SIZES[1:2]
+    )
+    live.programs.signatures()["compile"](program=tf.constant([0]))
+    before = live(LINES[:2])
+    for weight in plain.model.trainable_weights:
+        weight.assign(weight[::-1])
+    assert live(LINES[:2]) == plain(LINES[:2]) != before
+    assert not num_missed(live).numpy().any()
 
 
 @pytest.mark.long
