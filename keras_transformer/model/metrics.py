@@ -138,12 +138,12 @@ class TokenMetrics(keras.Model):
                 sample_weight=ops.where(is_finite, weights, 0.0),
             )
 
-    def _report(self, sums: list[Tensor], tokens: Tensor) -> dict[str, Tensor]:
-        """Update the means over tokens, and return all metrics."""
+    def _update_means(self, sums: list[Tensor], tokens: Tensor) -> dict[str, Tensor]:
+        """Update the means over tokens, and return them by their names."""
         loss, nll, correct = [total / at_least_some(tokens) for total in sums]
         for metric, value in zip(self._means, (loss, nll, nll, correct), strict=True):
             metric.update_state(value, sample_weight=tokens)
-        return self.get_metrics_result()
+        return {metric.name: metric.result() for metric in self._means}
 
 
 def at_least_some(tokens: Tensor) -> Tensor:

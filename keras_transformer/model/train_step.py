@@ -1,15 +1,14 @@
-"""The train step: one global token count, gradients under XLA, one update (§5).
+"""The train step: one global token count, gradients, one update (§5).
 
 Keras's `compile(jit_compile=True)` compiles the whole step with XLA, which fails with
-more than one replica, because XLA cannot access variables of other replicas. Here XLA
-compiles only forward pass, loss and gradients of one replica. The sum over replicas and
-the update stay outside.
+more than one replica, because XLA cannot access variables of other replicas. Here a
+step is one XLA program on one replica. With more there are two on each, one before
+gradients are summed over the replicas and one after.
 """
 
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import keras
@@ -27,6 +26,11 @@ from keras_transformer.model.token_losses import (
     as_token_loss,
     symmetric_divergence,
     token_losses,
+)
+from keras_transformer.model.update import (
+    apply_if_finite,
+    is_skipped,
+    sum_over_replicas,
 )
 
 Tensor = Any
@@ -75,8 +79,8 @@ class TokenTrainer(TokenMetrics):
                 `[batch, length]`. It is traced without AutoGraph. If it has an
                 attribute `r_drop` above 0, each pair is computed twice, with other
                 dropout masks, and R-Drop's loss of the two is added to the objective.
-            jit_compile: Whether gradients are computed under XLA; "auto": if there is a
-                GPU.
+            jit_compile: Whether XLA compiles a step, without the metrics given here;
+                "auto": if there is a GPU.
             accumulate_steps: Number of microbatches that each batch is split into,
                 computed one after another to save memory. The sum of their gradients is
                 applied in a single update, so the result is the same.
@@ -136,7 +140,7 @@ class TokenTrainer(TokenMetrics):
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_logical_devices("GPU"))
         self.jit_gradients = bool(jit_compile)
-        self._make_gradients()
+        self._make_programs()
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, y=None, *args, **kwargs):
@@ -169,28 +173,21 @@ class TokenTrainer(TokenMetrics):
                 "optimizer=None, with which the model can only evaluate and predict."
             )
         batch = self._unpack(data)
-        tokens = _sum_over_replicas(self._count_tokens(batch))
-        gradients, sums, size = self._batch_gradients(batch, tokens)
-        gradients = self._clip(gradients)
-        sums, size = _sum_over_replicas((sums, size))
-        is_finite = ops.isfinite(sums[0] + size)
-        is_skipped = self._is_skipped(sums[0], is_finite)
-        self._update(gradients, is_finite)
-        sums = [ops.where(is_skipped, 0.0, value) for value in sums]
-        skipped = ops.cast(is_skipped, "float32")
-        self._skipped.update_state(skipped)
-        report = self._report(sums, tokens * (1.0 - skipped))
-        return _logs({**report, "skipped": skipped})
+        report, loss, logits = self._step(batch)
+        if logits is not None:
+            self._update_own_metrics(batch, logits, loss)
+        return _logs({**self.get_metrics_result(), **report})
 
     @forgets_gradients
     def test_step(self, data: Any) -> dict[str, Tensor]:
         """Measure one batch of one replica; see `train_step`."""
         batch = self._unpack(data)
         logits = self(batch.source, self._decoder_inputs(batch), training=False)
-        tokens = _sum_over_replicas(self._count_tokens(batch))
+        tokens = sum_over_replicas(self._count_tokens(batch))
         sums = self._with_added_losses(self._token_sums(batch, logits), tokens)
         self._update_own_metrics(batch, logits, sums[0])
-        report = self._report(_sum_over_replicas(sums), tokens)
+        self._update_means(sum_over_replicas(sums), tokens)
+        report = self.get_metrics_result()
         return _logs({name: report[name] for name in report if name != "skipped"})
 
     def predict_step(self, data: Any) -> Tensor:
@@ -216,7 +213,7 @@ class TokenTrainer(TokenMetrics):
         Keras makes another when the weights are others, as after `quantize`.
         """
         if self.train_function is None or force:
-            self._make_gradients()
+            self._make_programs()
             super().make_train_function(force)
             self.train_function = token_checks.naming_failures()(self.train_function)
 
@@ -289,29 +286,78 @@ class TokenTrainer(TokenMetrics):
         gradients, sums, size, _ = self._microbatch_gradients(batch, 0, tokens)
         return gradients, sums, size
 
-    def _make_gradients(self):
-        self._gradients = tf.function(
-            self._microbatch_gradients, jit_compile=self.jit_gradients, autograph=False
+    def _make_programs(self):
+        """Let XLA compile as much of a step at once as it can.
+
+        Sums over replicas stay outside, and own metrics, which are any Python.
+        """
+
+        def program(function):
+            return tf.function(
+                function, jit_compile=self.jit_gradients, autograph=False
+            )
+
+        self._gradients = program(self._microbatch_gradients)
+        self._summed_gradients = self._batch_gradients
+        self._finish = self._finish_step
+        self._step = self._whole_step
+        if not self.jit_gradients:
+            return
+        self._finish = program(self._finish_step)
+        if self.accumulate_steps > 1 and self._own_metrics():
+            return
+        self._summed_gradients = program(self._batch_gradients)
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            self._step = program(self._whole_step)
+
+    def _whole_step(self, batch):
+        """Train on one batch.
+
+        Returns:
+            What `fit` reports of it; for own metrics the loss and the logits of this
+            replica, or None if there are none to update.
+        """
+        tokens = sum_over_replicas(self._count_tokens(batch))
+        gradients, sums, size, logits = self._summed_gradients(batch, tokens)
+        loss = sums[0]
+        gradients = sum_over_replicas(gradients)
+        sums, size = sum_over_replicas((sums, size))
+        return self._finish(gradients, sums, size, tokens), loss, logits
+
+    def _finish_step(self, gradients, sums, size, tokens):
+        """Update weights and means, and return what `fit` reports."""
+        is_finite = ops.isfinite(sums[0] + size)
+        skipped = is_skipped(self.optimizer, sums[0], is_finite)
+        apply_if_finite(
+            self.optimizer,
+            gradients,
+            self.trainable_variables,
+            is_finite,
+            under_xla=self.jit_gradients,
         )
+        sums = [ops.where(skipped, 0.0, value) for value in sums]
+        skipped = ops.cast(skipped, "float32")
+        self._skipped.update_state(skipped)
+        means = self._update_means(sums, tokens * (1.0 - skipped))
+        return {**means, "skipped": skipped}
 
     def _batch_gradients(self, batch, tokens):
-        """Sum the results of `_microbatch_gradients` over the batch."""
-        first = self._first_counter()
-        count = self.accumulate_steps
+        """Sum the results of `_microbatch_gradients` over the batch.
 
-        def measured_gradients(batch, counter):
-            *results, logits = self._gradients(batch, counter, tokens)
-            if self._own_metrics():
-                self._update_own_metrics(batch, logits, results[1][0])
-            return results
-
+        Returns:
+            Same as `_microbatch_gradients`. Of several microbatches there are no
+            logits: own metrics are updated after each.
+        """
+        first, count = self._first_counter(), self.accumulate_steps
         if count == 1:
-            return measured_gradients(batch, first)
+            return self._gradients(batch, first, tokens)
         parts = batch.map(lambda part: _split(part, count, self.config.pad_id))
 
         def add_microbatch(n, *totals):
             microbatch = parts.map(lambda part: part[n])
-            more = measured_gradients(microbatch, first + n)
+            *more, logits = self._gradients(microbatch, first + n, tokens)
+            if logits is not None:
+                self._update_own_metrics(microbatch, logits, more[1][0])
             return n + 1, *tf.nest.map_structure(tf.add, totals, tuple(more))
 
         gradients = [
@@ -326,10 +372,10 @@ class TokenTrainer(TokenMetrics):
             (tf.constant(0), gradients, [zero] * 3, zero),
             parallel_iterations=1,
         )
-        return totals
+        return *totals, None
 
     def _microbatch_gradients(self, batch, counter, tokens):
-        """Forward pass, loss and gradients of one microbatch: the part under XLA.
+        """Forward pass, loss and gradients of one microbatch.
 
         Returns:
             Same as `batch_gradients`, and logits if there are metrics to compute.
@@ -393,75 +439,6 @@ class TokenTrainer(TokenMetrics):
         parts *= tf.distribute.get_strategy().num_replicas_in_sync
         added = tf.add_n([ops.sum(ops.cast(each, "float32")) for each in losses])
         return [sums[0] + added * (at_least_some(tokens) / parts), *sums[1:]]
-
-    def _clip(self, gradients):
-        """Clip the sum over the replicas, and return an equal share to each.
-
-        Keras 3.15 clips each replica's gradients before it sums them. It also does so
-        here, but the shares are already within the limits.
-        """
-        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        limits = (inner.clipnorm, inner.global_clipnorm, inner.clipvalue)
-        if replicas == 1 or not gradients or all(limit is None for limit in limits):
-            return gradients
-        scale = self.optimizer.scale_loss(1.0)
-        gradients = [gradient / scale for gradient in _sum_over_replicas(gradients)]
-        clipped = inner._clip_gradients(gradients)
-        return [gradient * (scale / replicas) for gradient in clipped]
-
-    def _is_skipped(self, loss, is_finite):
-        """Return whether a step counts as skipped.
-
-        A `LossScaleOptimizer` also skips steps while it searches for a scale with
-        finite gradients. Those do not count, unless the scale is below 1: then the
-        search has failed.
-        """
-        if not isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            return ops.logical_not(is_finite)
-        has_failed = ops.convert_to_tensor(self.optimizer.dynamic_scale) < 1.0
-        return ops.logical_or(
-            ops.logical_not(ops.isfinite(loss)),
-            ops.logical_and(has_failed, ops.logical_not(is_finite)),
-        )
-
-    def _update(self, gradients, is_finite):
-        """Apply the gradients of all replicas, if they are finite."""
-        if not gradients:
-            warnings.warn(
-                "`fit` changes nothing: all weights of the model are frozen "
-                "(`trainable=False`).",
-                stacklevel=2,
-            )
-            return None
-
-        def apply(gradients):
-            pairs = zip(gradients, self.trainable_variables, strict=True)
-            self.optimizer.apply_gradients(pairs)
-
-        def across_replicas(strategy, gradients, is_finite):
-            # The value is summed over replicas, so it is equal on all of them.
-            first, *_ = strategy.experimental_local_results(is_finite)
-            tf.cond(
-                first,
-                lambda: strategy.extended.call_for_each_replica(apply, (gradients,)),
-                lambda: None,
-            )
-
-        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            # Keras 3.15 checks only the gradients of one replica before the sum.
-            return apply(
-                [tf.where(is_finite, gradient, np.inf) for gradient in gradients]
-            )
-        # The optimizer merges replicas, which is not possible within a branch. Keras's
-        # LossScaleOptimizer (3.15) uses the same workaround.
-        if tf.__internal__.distribute.strategy_supports_no_merge_call():
-            tf.cond(is_finite, lambda: apply(gradients), lambda: None)
-        else:
-            tf.distribute.get_replica_context().merge_call(
-                across_replicas, (gradients, is_finite)
-            )
-        return None
 
     def _token_sums(self, batch, logits):
         """Sum loss, nll and correct predictions over the tokens without padding."""
@@ -555,11 +532,6 @@ def _split(part, count, pad_id):
     fill = pad_id if part.dtype == tf.int32 else tf.zeros([], part.dtype)
     part = tf.pad(part, missing, constant_values=fill)
     return tf.reshape(part, [count, size, *lengths])
-
-
-def _sum_over_replicas(values):
-    context = tf.distribute.get_replica_context()
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
 def _logs(values):

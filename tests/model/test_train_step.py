@@ -396,7 +396,9 @@ def batches_of(*tokens):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("replicas", "jit_compile"), [(1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("replicas", "jit_compile"), [(1, False), (1, True), (2, True)]
+)
 def test_a_step_that_is_not_finite_changes_nothing(replicas, jit_compile, two_replicas):
     """Weights, optimizer and metrics are as if the batch had not been there."""
     scope = two_replicas.scope if replicas == 2 else contextlib.nullcontext
