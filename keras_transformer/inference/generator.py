@@ -184,12 +184,11 @@ class SequenceGenerator(tf.Module):
             forced_prefix = tf.zeros([batch, 0], tf.int32)
         known = self.rule_inputs(source_tokens, forced_prefix)
         known.update(rule_inputs or {})
-        step_function = self.step_function(ids)
 
         def search(tokens, limits, rows):
             known, prefix = rows
             return self._beam_search(
-                step_function,
+                self.step_function(ids),
                 ids,
                 tokens,
                 known,

@@ -173,10 +173,16 @@ class SearchPrograms(tf.Module):
             found = tf.nest.map_structure(lambda part: part[:count], found)
             return found._replace(tokens=found.tokens[:, :, :most])
 
+        # TensorFlow visits each operation of a branch that it does not take: with those
+        # of a search, a millisecond or more. A function that is not inlined is one.
+        apart = tf.function(
+            otherwise, autograph=False, experimental_attributes={"_noinline": True}
+        )
+
         def ask():
             asked = tf.one_hot(number, self._num_missed.shape[0], dtype=tf.int64)
             self._num_missed.assign_add(asked)
-            return otherwise()
+            return apart()
 
         return tf.cond(tf.gather(self._is_ready, number), run, ask)
 

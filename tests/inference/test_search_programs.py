@@ -82,6 +82,15 @@ def test_batches_of_any_size_and_length_are_searched_alike(pair):
     assert (num_missed(compiled) - before).numpy().tolist() == [0, 1, 0, 0]
 
 
+def test_a_program_does_not_pay_for_the_search_without_it(pair):
+    """TensorFlow visits each operation of a branch, taken or not, if it is inlined."""
+    graph = pair[1]._search.get_concrete_function().graph.as_graph_def()
+    functions = [each.attr for each in graph.library.function]
+    apart = [each for each in functions if each["_noinline"].b]
+    compiled = [each for each in apart if each["_XlaMustCompile"].b]
+    assert (len(apart), len(compiled)) == (2, 1)
+
+
 @pytest.mark.long
 def test_texts_become_the_same_texts(pair):
     expected, found = (each.translate_batch(tf.constant(TEXTS)) for each in pair)
