@@ -1,6 +1,6 @@
 """How fast is a GPU, beside CTranslate2 and Hugging Face Transformers on the same one?
 
-    python benchmarks/gpu.py search files --peer_python=python3
+    python benchmarks/gpu.py search files start train --peer_python=python3
 
 runs the parts that are named, one after the other:
 
@@ -14,10 +14,17 @@ runs the parts that are named, one after the other:
   answer, with no program on disk and with all; then --requests requests.
 * devices: 500 lines through exports for CPUs and for GPUs, each on the GPU and on the
   CPU: are the outputs the same? With --model_dir and --input of that model.
+* start: seconds from the start of bin/train.py to its first and to its hundredth step,
+  with the corpus and the settings of `make quickstart`; then again, with the programs
+  that the first start compiled.
+* train: training steps of --train_presets with --train_shapes, beside Transformers with
+  torch.compile, and with lengths as of captions and news. Programs compile side by
+  side, and each is timed alone. Float32 is in TF32 on both sides.
 
 Writes a line of JSON as soon as there is a figure. A part that fails writes a line with
-its error, and the next one runs. Without a GPU it runs on the CPU, such as for a test
-with --preset=tiny.
+its error, and the next one runs. Each takes up to four minutes, `train` for each
+preset. Variables such as XLA_FLAGS reach all programs. Without a GPU it runs on the
+CPU, such as for a test with --preset=tiny.
 """
 
 from __future__ import annotations
@@ -25,7 +32,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 import pathlib
 import statistics
 import subprocess
@@ -60,6 +66,18 @@ _REPEATS = flags.DEFINE_integer("repeats", 7, "Calls of each, by turns.", lower_
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python", None, "A Python with PyTorch and Transformers; default: leave out."
 )
+_START_STEPS = flags.DEFINE_integer(
+    "start_steps", 100, "Last step of a start.", lower_bound=2
+)
+_TRAIN_PRESETS = flags.DEFINE_list(
+    "train_presets", ["base"], "Configurations to train: base, big."
+)
+_TRAIN_SHAPES = flags.DEFINE_list(
+    "train_shapes", ["200x64", "800x64"], "Rows x tokens of each side of a batch."
+)
+_TRAIN_STEPS = flags.DEFINE_integer(
+    "train_steps", 20, "Steps timed at once, three times.", lower_bound=1
+)
 flags.adopt_module_key_flags(model_flags)
 
 _SOURCE_LENGTH, _STEPS = 30, 40
@@ -75,13 +93,14 @@ _PEER_PROGRAM = pathlib.Path(__file__).with_name("lib") / "huggingface_generate.
 
 def main(named: Sequence[str]) -> dict:
     """Run the parts that are named; all without a name."""
-    parts = {"search": search, "files": files, "server": server, "devices": devices}
+    parts = {
+        **{"search": search, "files": files, "server": server, "devices": devices},
+        **{"start": start, "train": train},
+    }
     named = named or [*parts]
     unknown = [name for name in named if name not in parts]
     if unknown:
         raise ValueError(f"Parts are {', '.join(parts)}. Received: {unknown[0]}.")
-    # A server is another process on the same GPU.
-    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     startup.import_tensorflow()
     import tensorflow as tf
 
@@ -352,6 +371,26 @@ def devices() -> None:
             version = _export(translator, folder, device)
             found = gpu_devices.compare(version, texts, _LONGEST.value + 1)
         measure.write_line(part="devices", precision=precision, export=device, **found)
+
+
+def start() -> None:
+    """Time starts of a training."""
+    from benchmarks.lib import gpu_training
+
+    gpu_training.measure_starts(_START_STEPS.value)
+
+
+def train() -> None:
+    """Time training steps of fixed shapes beside a peer, and of mixed lengths."""
+    from benchmarks.lib import gpu_training
+
+    gpu_training.measure_steps(
+        _TRAIN_PRESETS.value,
+        _PRECISIONS.value,
+        _TRAIN_SHAPES.value,
+        _TRAIN_STEPS.value,
+        _PEER_PYTHON.value,
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from benchmarks.lib import measure
 from keras_transformer import presets
 from keras_transformer.cli import device_flags, preset_flags, programs, startup
 from keras_transformer.config import ModelConfig, TrainingConfig
-from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training.run_options import RunOptions
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the configuration to train.")
@@ -73,15 +72,10 @@ def main() -> dict:
     parts["training"] = dataclasses.replace(
         parts["training"], tokens_per_batch=_ROWS.value * length, max_length=length
     )
-    config = RunConfig(
-        preset=preset.name,
-        **parts,
-        decoding=preset.decoding,
-        source_language="none",
-        target_language="none",
-        tokenizer_hash="none",
-        precision=device_flags.PRECISION.value,
-        seed=_SEED.value,
+    config = fit_timing.run_config(
+        dataclasses.replace(preset, **parts),
+        device_flags.PRECISION.value,
+        _SEED.value,
     )
     if config.training.guided_alignment:
         raise ValueError(

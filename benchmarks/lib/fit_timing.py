@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.presets import Preset
+from keras_transformer.runs.run_config import RunConfig
 
 # Same as in training.
 _PREFETCHED_BATCHES = 8
@@ -36,6 +38,21 @@ class StepTimes(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.losses.append(float(logs["loss"]))  # waits for the step
         self.seconds.append(time.perf_counter() - self._began)
+
+
+def run_config(preset: Preset, precision: str, seed: int = 0) -> RunConfig:
+    """Return the configuration of a run on random tokens."""
+    return RunConfig(
+        preset=preset.name,
+        model=preset.model,
+        training=preset.training,
+        decoding=preset.decoding,
+        source_language="none",
+        target_language="none",
+        tokenizer_hash="none",
+        precision=precision,
+        seed=seed,
+    )
 
 
 def same_batch(
@@ -110,19 +127,19 @@ def time_fit(
         return times
 
     first = fit(untimed_steps)
-    before = _tensor_bytes("current")
+    before = tensor_bytes("current")
     began = time.perf_counter()
     times = fit(steps)
     return {
         "fit_s": time.perf_counter() - began,
-        "step_bytes": None if before is None else _tensor_bytes("peak") - before,
+        "step_bytes": None if before is None else tensor_bytes("peak") - before,
         "first_step_s": first.seconds[0],
         "seconds": times.seconds,
         "losses": [first.losses[0], *times.losses],
     }
 
 
-def _tensor_bytes(name: str) -> int | None:
+def tensor_bytes(name: str) -> int | None:
     """Return the "current" memory of tensors, or the "peak" since the last call."""
     device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
     try:

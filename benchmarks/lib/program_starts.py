@@ -85,12 +85,17 @@ def make(
     if "saved_model" in timed:
         saved_model.export(translator, folder / "export")
     if "train" in timed:
-        _run(
-            _program("bin/prepare_data.py")
-            + ["--dataset=phrasebook", f"--data_dir={folder / 'data'}"]
-            + [f"--vocab_size={_CORPUS_VOCAB_SIZE}"]
-        )
+        make_corpus(folder / "data")
     return {"num_parameters": translator.model.count_params()}
+
+
+def make_corpus(folder: pathlib.Path) -> None:
+    """Prepare the built-in corpus as `make quickstart` does."""
+    _run(
+        program("bin/prepare_data.py")
+        + ["--dataset=phrasebook", f"--data_dir={folder}"]
+        + [f"--vocab_size={_CORPUS_VOCAB_SIZE}"]
+    )
 
 
 def commands(
@@ -117,7 +122,7 @@ def commands(
     for kind in timed:
         if kind == "train":
             found[kind] = Start(
-                _program("bin/train.py")
+                program("bin/train.py")
                 + [f"--data_dir={folder / 'data'}", "--bleu_sentences=0"]
                 + [f"--model_dir={folder / 'run'}", f"--preset={preset.name}"]
                 + [f"--tokens_per_batch={tokens_per_batch}", "--log_every_steps=1"]
@@ -127,12 +132,12 @@ def commands(
             )
             continue
         found[kind] = Start(
-            _program("bin/translate.py") + [f"--{kind}={models[kind]}"],
+            program("bin/translate.py") + [f"--{kind}={models[kind]}"],
             lambda line: bool(line.strip()),
             folder / "text",
         )
         found[f"parts_of_{kind}"] = Start(
-            _program("benchmarks/start_parts.py") + [kind, str(models[kind])],
+            program("benchmarks/start_parts.py") + [kind, str(models[kind])],
             lambda line: line.startswith("{"),
             folder / "text",
         )
@@ -213,7 +218,35 @@ def first_result(start: Start) -> tuple[float, float, str]:
     return found[0], usage.ru_utime + usage.ru_stime, found[1]
 
 
-def _program(path: str) -> list[str]:
+def seconds_until(
+    command: Sequence[str], beginnings: Sequence[str], environment: Mapping[str, str]
+) -> list[float]:
+    """Run a command until it has printed lines that begin so, in this order; kill it.
+
+    Returns:
+        The seconds from its start to each of them.
+
+    Raises:
+        ChildProcessError: If it ends before.
+    """
+    began, found = time.perf_counter(), []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            for line in process.stdout:
+                if line.startswith(beginnings[len(found)]):
+                    found.append(time.perf_counter() - began)
+                if len(found) == len(beginnings):
+                    return found
+        finally:
+            process.kill()
+    missing = beginnings[len(found)]
+    raise ChildProcessError(f"{' '.join(command)} ended without {missing!r}.")
+
+
+def program(path: str) -> list[str]:
+    """Return the command of a program of the checkout."""
     return [sys.executable, str(_REPOSITORY / path)]
 
 

@@ -1,12 +1,13 @@
 """The program that measures a GPU, small and on the CPU."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from benchmarks.lib import gpu_devices, random_models
+from benchmarks.lib import gpu_devices, program_starts, random_models
 from keras_transformer import presets
 
 
@@ -37,6 +38,38 @@ def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(reposi
     files = [each for each in lines if each["part"] == "files"]
     assert len(files) == 5 and all(each["lines_per_s"] > 0 for each in files)
     assert "no-such-python" in lines[-1]["error"]
+
+
+@pytest.mark.long
+def test_training_is_timed_beside_a_peer_that_may_be_absent(repository):
+    _, fixed, mixed, ratio, error = run(
+        repository,
+        *("train", "--train_presets=tiny", "--train_shapes=4x8", "--train_steps=1"),
+        "--peer_python=no-such-python",
+    )
+    assert (fixed["shape"], mixed["shape"]) == ("4x8", "4x8mixed")
+    assert fixed["tokens_per_s"] == pytest.approx(64 / fixed["step_s"], rel=0.01)
+    own = mixed["tokens_per_s"] / fixed["tokens_per_s"]
+    assert ratio["times_faster"] == pytest.approx(own, abs=0.01)
+    assert "no-such-python" in error["error"]
+
+
+LINES = "import time; print('step 1/2', flush=True); print('other', flush=True); "
+
+
+def test_a_start_is_timed_to_its_first_and_a_later_step_and_ended():
+    command = [sys.executable, "-c", LINES + "print('step 2/2', flush=True); input()"]
+    first, last = program_starts.seconds_until(
+        command, ["step 1/", "step 2/"], os.environ
+    )
+    assert 0 < first <= last
+
+
+def test_a_start_that_ends_before_its_step_is_an_error():
+    with pytest.raises(ChildProcessError, match="ended without 'step 2/'"):
+        program_starts.seconds_until(
+            [sys.executable, "-c", LINES], ["step 1/", "step 2/"], os.environ
+        )
 
 
 @pytest.mark.long
