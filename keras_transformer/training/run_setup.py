@@ -391,9 +391,12 @@ def describe(
     compiled = "without XLA"
     if model.jit_gradients:
         shapes = {preflight.filled(shape, rows_multiple) for shape in plan.shapes}
-        # XLA compiles a shape again for each device.
-        graphs = len(shapes.union(tried)) * process.num_replicas // process.count
-        compiled = f"under XLA ({wording.count(graphs, 'compilation')})"
+        programs = len(shapes.union(tried))
+        if process.num_replicas > 1:
+            programs += 1  # the update, which depends on no shape
+        # XLA compiles each again for each device.
+        programs *= process.num_replicas // process.count
+        compiled = f"under XLA ({wording.count(programs, 'compilation')})"
     padding_rate = plan.padding_rate_of(rows_multiple)
     trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     shares = ", ".join(f"{each.name} {each.share:.1%}" for each in plan.corpora)

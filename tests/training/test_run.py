@@ -55,18 +55,18 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
 
 
 def test_a_run_says_how_often_xla_compiles(corpus):
-    """Each shape, also of trials, once for each of a process's four devices."""
+    """Each shape, of trials too, and the update, for each of a process's devices."""
     config = config_of(corpus)
     _, plan = run_setup.plan_batches(corpus, config)
     model = run_setup.build(config, RunOptions(jit_compile="true"))
     process = types.SimpleNamespace(num_replicas=8, count=2)
     line = run_setup.describe(model, plan, process)
-    assert f"under XLA ({4 * len(plan.shapes)} compilations)" in line
+    assert f"under XLA ({4 * (len(plan.shapes) + 1)} compilations)" in line
     assert f"batches of {len(plan.shapes)} shapes" in line
     filled = preflight.filled(plan.shapes[0], 8)
     tried = {filled, (8000, *filled[1:])}
     line = run_setup.describe(model, plan, process, tried)
-    assert f"under XLA ({4 * (len(plan.shapes) + 1)} compilations)" in line
+    assert f"under XLA ({4 * (len(plan.shapes) + 2)} compilations)" in line
 
 
 @pytest.mark.long
