@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import white_space
-from keras_transformer.inference.clean_text import clean
+from keras_transformer.inference.clean_text import clean, num_words_before
 
 # Of every code point: at the end of a text alone, and between letters.
 CHARACTERS = [
@@ -110,3 +110,25 @@ def test_bytes_that_are_not_utf8_are_text():
 )
 def test_markers_before_a_text_are_no_part_of_it(text, found):
     assert cleaned([text], [">>de<<", "<news>"]) == [found]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("A dog.", 0),
+        ("  A dog. ", 0),
+        ("\u00a0A dog.\u200b", 0),
+        ("\u00a0 A dog. \t", 1),
+        ("\u3000 \t A dog.", 2),
+        ("犬 \xff. \n", 0),
+        (">>de<< A dog.", 0),
+        (">>de<<\u00a0A dog.", -1),
+        (" \n >>de<< \u200b A dog.", 2),
+        ("\t >>de<<\u00a0<news> A dog.", 0),
+        ("", 0),
+    ],
+)
+def test_words_of_white_space_before_a_text_are_counted(text, number):
+    given = tf.constant([text])
+    cleaned = clean(given, [">>de<<", "<news>"])
+    assert num_words_before(given, cleaned).numpy() == [number]

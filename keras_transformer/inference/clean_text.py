@@ -35,3 +35,25 @@ def clean(text: tf.Tensor, markers: Sequence[str] = ()) -> tf.Tensor:
             text, f"^((?:{marker} )*{marker})[{SPACES}]+", r"\1 "
         )
     return text
+
+
+def num_words_before(text: tf.Tensor, cleaned: tf.Tensor) -> tf.Tensor:
+    """Return how many more words texts have before what `clean` left of them.
+
+    Words are what U+0020 separates. A marker that touches the text is one word with it,
+    and two in the cleaned text: -1.
+
+    Args:
+        text: string `[batch]`, UTF-8.
+        cleaned: string `[batch]`: `clean` of it.
+
+    Returns:
+        int32 `[batch]`.
+    """
+    body = tf.strings.regex_replace(text, f"[{SPACES}]+$", "")
+    return _num_words(body) - _num_words(cleaned)
+
+
+def _num_words(text):
+    words = tf.strings.regex_replace(text, "[^ ]+", "x")
+    return tf.strings.length(tf.strings.regex_replace(words, " +", ""))

@@ -27,7 +27,7 @@ from keras_transformer.inference.batching import (
     in_blocks,
     text_batch,
 )
-from keras_transformer.inference.clean_text import clean
+from keras_transformer.inference.clean_text import clean, num_words_before
 from keras_transformer.inference.compiling_beside import compiling
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.shortlist import Shortlist
@@ -250,8 +250,11 @@ class Translator(SequenceGenerator):
 
     def _source_words(self, text: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
         """Return the number of the word of each token of `source_tokens`, -1: none."""
-        words = self.tokenizer.source_words(text)
+        cleaned = clean(text, self.tokenizer.markers)
+        words = self.tokenizer.source_words(cleaned)
         words = words.to_tensor(-1, shape=tf.stack([-1, tf.shape(source)[1]]))
+        moved = tf.maximum(words + num_words_before(text, cleaned)[:, None], 0)
+        words = tf.where(words < 0, -1, moved)
         return tf.where(source == self.model.config.eos_id, -1, words)
 
     def translate_with_prefix(

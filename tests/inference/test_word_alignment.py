@@ -1,13 +1,20 @@
 """Words aligned by the attention between their pieces."""
 
 import numpy as np
+import pytest
+import tensorflow as tf
 
+from keras_transformer.config import ModelConfig
+from keras_transformer.inference.translator import Translator
 from keras_transformer.inference.word_alignment import (
     arguments_of,
     pieces_without_ends,
     word_alignment,
     word_weights,
 )
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.tokenization import train_bpe
+from tests.small_models import LINES, TOKENIZERS
 
 
 def test_a_normalized_text_with_other_words_has_none():
@@ -57,3 +64,54 @@ def test_texts_without_words_have_no_alignment():
     assert word_alignment("", "", [], [], nothing) == ()
     assert word_alignment("A", "", ["▁A"], [], nothing) == ()
     assert word_alignment("", "A", [], ["▁A"], nothing) == ()
+
+
+SENTENCE = "A dog runs! one two"
+# What is before the sentence, after it, and the number of its first word.
+AROUND = [
+    *((space, "", 0) for space in ("\n", "\t", "\u00a0", "\u200b", "\u3000", "\ufeff")),
+    *(("", space, 0) for space in ("\r\n", "\t\t", "\u00a0 \u00a0", "\u2028", "\x1f")),
+    ("  \u00a0", "\u202f ", 0),
+    ("\u00a0 \t ", " \u200b", 2),
+    (" \u3000 \u3000 \u3000", "", 2),
+]
+AROUND_MARKERS = [
+    (">>de<< ", "", 1),
+    (">>de<<\u00a0", "\n", 0),
+    ("\u00a0>>de<<\u200b ", "", 1),
+    ("\u00a0 >>de<< \t ", "\u3000", 3),
+    ("<news> ", "\t", 1),
+    ("<news>\u00a0 ", "", 1),
+    ("\ufeff<news>\u3000", "", 0),
+    ("\t >>de<< <news> \u00a0", "", 3),
+]
+KINDS = {
+    **{kind: (TOKENIZERS[kind], AROUND) for kind in ("bpe", "wordpiece")},
+    "markers": (
+        lambda: train_bpe(LINES * 5, 303, symbols=(">>de<<", ">>fr<<", "<news>")),
+        AROUND + AROUND_MARKERS,
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_white_space_around_a_text_changes_no_word_of_a_piece(kind):
+    """But that words of white space count, and words of markers."""
+    make_tokenizer, around = KINDS[kind]
+    tokenizer = make_tokenizer()
+    size = {"vocab_size": tokenizer.vocab_size, "d_model": 6, "d_ff": 6}
+    model = Transformer(ModelConfig(num_layers=2, num_heads=2, **size))
+    translator = Translator(model, tokenizer, beam_size=1, extra_decode_length=1)
+    texts = [before + SENTENCE + after for before, after, _ in around]
+    outputs = translator.align_batch(tf.constant([SENTENCE, *texts]))
+    num_tokens = np.sum(outputs["source_pieces"].numpy() != b"", axis=1)
+    plain, *found = outputs["source_words"].numpy()
+    plain = plain[: num_tokens[0] - 1]
+    for words, end, (*text, first) in zip(found, num_tokens[1:], around, strict=True):
+        of_sentence = words[end - 1 - len(plain) : end - 1]
+        # The first piece may be a space of its own.
+        assert np.max(of_sentence, initial=-1) == plain.max() + first, text
+        is_word = of_sentence >= 0
+        np.testing.assert_array_equal(of_sentence[is_word], plain[is_word] + first)
+        assert set(words[end - 1 :]) == {-1}
