@@ -121,5 +121,5 @@ class Reader:
             self._knows_untold = True
             yield (
                 f"The model writes several languages ({self._codes}), and {place} does "
-                f"not begin with one, such as '>>de<< A dog.': {self._remedy}."
+                f"not begin with one, such as '{min(self._tokens)}': {self._remedy}."
             )
