@@ -267,8 +267,8 @@ def _encoder(path: str | os.PathLike | None) -> Callable[[str | None], bytes]:
 
 
 def is_compressed(path: str | os.PathLike | None) -> bool:
-    """Return whether a text file is compressed, by its name."""
-    return path is not None and os.fspath(path).endswith(".gz")
+    """Return whether a text file is compressed, by its name, .gz or .GZ."""
+    return path is not None and os.fspath(path).lower().endswith(".gz")
 
 
 def report_cut(num_cut: int, num_texts: int, limit: int | None = None) -> None:

@@ -447,7 +447,7 @@ def open_lines(path: str) -> Iterator[BinaryIO]:
     with FileSystems.open(
         path, compression_type=CompressionTypes.UNCOMPRESSED
     ) as stored:
-        if not path.endswith(".gz"):
+        if not text_files.is_compressed(path):
             yield stored
             return
         try:

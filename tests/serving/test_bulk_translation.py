@@ -197,7 +197,7 @@ def test_without_missing_shards_the_pipeline_does_not_run(
 def test_several_files_are_one_input(saved_model, tmp_path, lines, translations):
     """Shards span several files, also after a file without a final line feed."""
     (tmp_path / "part-1").write_text("\n".join(lines[:10]), encoding="utf-8")
-    with gzip.open(tmp_path / "part-2.gz", "wt", encoding="utf-8") as file:
+    with gzip.open(tmp_path / "part-2.GZ", "wt", encoding="utf-8") as file:
         file.write("".join(f"{line}\r\n" for line in lines[10:21]))
     (tmp_path / "part-3").write_bytes(b"")
     (tmp_path / "part-4").write_text("\n".join(lines[21:] + [""]), encoding="utf-8")
