@@ -161,7 +161,7 @@ def distinct():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.long] * name.startswith("table3_"))
+        pytest.param(name, marks=[pytest.mark.long] * (name != "tiny"))
         for name in distinct()
     ],
 )

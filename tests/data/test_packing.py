@@ -215,6 +215,7 @@ def test_very_long_pairs_are_told_apart_by_fewer_lengths():
     )
 
 
+@pytest.mark.long
 def test_large_corpus_is_planned_in_seconds():
     """Resuming at step 50,000 replays nothing: 4.5 million pairs as in §5.1."""
     lengths = synthetic_corpus.lengths_like_news(4_500_000, seed=0)

@@ -44,7 +44,8 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     assert list((folder / "logs" / "train").iterdir())
     assert "1 replica, without XLA" in lines[0]
     progress = [line for line in lines if line.startswith("step ")]
-    assert [line.split()[1] for line in progress] == ["2/6", "4/6", "6/6"]
+    # On a busy machine there are lines between these.
+    assert {"2/6", "4/6", "6/6"} <= {line.split()[1] for line in progress}
     for part in ("perplexity", "accuracy", "learning rate", "tokens/s", " shape"):
         assert part in progress[0]
     assert all(line.endswith(" s left") for line in progress)
