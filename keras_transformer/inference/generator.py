@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
@@ -227,12 +228,19 @@ class SequenceGenerator(tf.Module):
             tokens,
             self.rule_inputs(tokens, prefix),
             max_lengths=limits,
-            # A GPU copies a cache whose columns are no multiple of eight, to fill up.
-            max_steps=_multiple_of_eight(most + prefix_width),
-            usual_steps=_multiple_of_eight(width + width // 4 + prefix_width),
+            max_steps=self._whole_columns(most + prefix_width),
+            usual_steps=self._whole_columns(width + width // 4 + prefix_width),
             forced_prefix=prefix,
             num_best=num_best,
         )
+
+    def _whole_columns(self, steps: tf.Tensor) -> tf.Tensor:
+        """Round up, so that the columns of the cache are a multiple of eight.
+
+        A GPU copies any other cache in each step, to fill it up.
+        """
+        unit = 8 // math.gcd(8, self.decoding.beam_size)
+        return (steps + unit - 1) // unit * unit
 
     def _beam_search(
         self, step_function: StepFunction, ids, tokens, known, **options
@@ -444,11 +452,6 @@ def _check_types(model: Any, tokenizer: Any) -> None:
             "`tokenizer` must be the tokenizer that the model was trained with, such "
             f"as `tokenization.load` returns. Received: {shown(tokenizer)}."
         )
-
-
-def _multiple_of_eight(number: tf.Tensor) -> tf.Tensor:
-    """Round up."""
-    return (number + 7) // 8 * 8
 
 
 def longest(limits: tf.Tensor) -> tf.Tensor:
