@@ -9,9 +9,10 @@ from __future__ import annotations
 import unicodedata
 
 # Unicode's White_Space and control characters; zero-width space, word joiner and byte
-# order mark; marks of direction; the Mongolian vowel separator; letters and a symbol
-# that look like spaces. No joiner and no tag of a flag: they belong to a word. As they
-# are, these characters are a class between brackets of a regular expression.
+# order mark; marks of direction, also those around a part of a text; the Mongolian
+# vowel separator; letters and a symbol that look like spaces. No joiner and no tag of a
+# flag: they belong to a word. As they are, these characters are a class between
+# brackets of a regular expression.
 SPACES = "".join(
     chr(code)
     for first, last in (
@@ -22,9 +23,9 @@ SPACES = "".join(
         (0x180E, 0x180E),
         (0x2000, 0x200B),
         (0x200E, 0x200F),
-        (0x2028, 0x2029),
-        (0x202F, 0x202F),
+        (0x2028, 0x202F),
         (0x205F, 0x2060),
+        (0x2066, 0x2069),
         (0x2800, 0x2800),
         (0x3000, 0x3000),
         (0x3164, 0x3164),

@@ -17,6 +17,7 @@ CHARACTERS = [
 BLANK = [
     *("", " ", "  ", "\t", "\r\n", "\x00", "\x1f", "\x85", "\u00a0", "\u1680"),
     *("\u2003", "\u2028", "\u2029", "\u200b", "\u200e\u200f", "\u2060", "\ufeff"),
+    *("\u202a\u202c", "\u2067 \u2069"),
     *("\u3000", "\u3164", "\u2800", "\u00a0 \u200b\t", "\u200d", "\u200c", "\u0301"),
     *("\ufe0f", "\U000e0067", "\ue000", "\u00ad"),
 ]
@@ -63,6 +64,13 @@ def test_joiners_and_tags_stay_at_the_end_of_their_word(word, space):
 def test_white_space_of_unicode_is_white_space_here():
     missing = {each for each in CHARACTERS if each.isspace()} - {*white_space.SPACES}
     assert missing == set()
+
+
+@pytest.mark.parametrize("around", ["\u202a{}\u202c", "\u2066{}\u2069\n", "{}\u202e"])
+def test_marks_of_direction_at_the_ends_are_no_text(around):
+    text = around.format("A \u2067dog\u2069.")
+    assert white_space.strip(text) == "A \u2067dog\u2069."
+    assert cleaned([text]) == ["A \u2067dog\u2069."]
 
 
 def test_graphs_strip_what_python_strips():
