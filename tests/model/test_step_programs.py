@@ -37,7 +37,7 @@ def adam(**options):
 def scaled():
     """The first steps overflow, and the scale grows again."""
     return keras.optimizers.LossScaleOptimizer(
-        keras.optimizers.Adam(0.01, clipnorm=0.1),
+        keras.optimizers.Adam(0.01, clipnorm=0.1, gradient_accumulation_steps=2),
         initial_scale=2.0**24,
         dynamic_growth_steps=3,
     )
@@ -52,33 +52,36 @@ class Partly(Transformer):
         self._finish, self._step = self._finish_step, self._whole_step
 
 
-# What `train` takes.
+# What `train` takes: options that do not meet in a step share one.
 CASES = {
-    "clipping and microbatches": {
-        "optimizer": adam(global_clipnorm=0.1),
+    "clipping, averages, decay, weights and microbatches": {
+        "optimizer": adam(
+            global_clipnorm=0.1,
+            use_ema=True,
+            ema_overwrite_frequency=3,
+            weight_decay=0.1,
+        ),
+        "data": (*PAIRS, WEIGHTS),
         "accumulate_steps": 2,
     },
-    "loss scaling": {"optimizer": scaled, "dtype": "mixed_float16"},
-    "accumulation by Keras": {
-        "optimizer": adam(gradient_accumulation_steps=2, clipvalue=0.01)
+    "loss scaling, accumulation by Keras and added losses": {
+        "optimizer": scaled,
+        "dtype": "mixed_float16",
+        "kind": Adding,
     },
-    "averages": {
-        "optimizer": adam(use_ema=True, ema_overwrite_frequency=3, weight_decay=0.1)
-    },
-    "guided alignment": {
+    "guided alignment, frozen parts, own metrics and microbatches": {
         "data": (*PAIRS, ALIGNED),
         "guide": AlignmentGuide(2.0, (0, 1)),
-    },
-    "adapters": {"prepare": lambda model: lora.add_adapters(model, 3)},
-    "frozen parts": {"prepare": lambda model: fine_tuning.freeze(model, ["encoder"])},
-    "weights and own metrics": {
-        "data": (*PAIRS, WEIGHTS),
+        "prepare": lambda model: fine_tuning.freeze(model, ["encoder"]),
         "metrics": ["accuracy"],
-        "weighted_metrics": ["accuracy"],
+        "accumulate_steps": 2,
     },
-    "own metrics and microbatches": {"metrics": ["accuracy"], "accumulate_steps": 2},
-    "added losses": {"kind": Adding},
-    "packed rows": {"data": (PACKED, PACKED), "is_packed": True},
+    "packed rows, adapters and own metrics": {
+        "data": (PACKED, PACKED),
+        "is_packed": True,
+        "prepare": lambda model: lora.add_adapters(model, 3),
+        "metrics": ["accuracy"],
+    },
 }
 
 
@@ -111,9 +114,10 @@ def train(strategy=None, data=PAIRS, **options):
 
 
 def assert_same_training(found, expected, rtol=1e-4):
-    """Equal at each step, and at the end in weights and optimizer."""
-    for name, values in expected[0].items():
-        np.testing.assert_allclose(found[0][name], values, rtol, err_msg=name)
+    """Equal losses of each step, and at the end weights and optimizer."""
+    assert found[0].keys() == expected[0].keys()
+    for name in ("loss", "nll", "skipped"):
+        np.testing.assert_allclose(found[0][name], expected[0][name], rtol)
     for ours, theirs in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=20 * rtol, atol=20 * rtol)
 
