@@ -15,8 +15,8 @@ which the text is translated. Both need the extra `documents`.
 Translations are written in order as soon as they are done, to OUTPUT.partial. It is
 renamed to OUTPUT at the end, and stays if the program ends early: --resume then goes on
 after the batches that are done. Standard error shows the progress every ten seconds,
-and at the end how many lines were cut to the length that the model reads and how many
-translations repeat a phrase again and again.
+and at the end how many lines were cut to the length that the model reads, how many
+translations repeat a phrase again and again, and how many searches were compiled.
 
 Blank lines stay blank. With --nbest=N each line becomes N lines: the line's number,
 from 0, the score and the translation, separated by tabs. With --alignments and
@@ -222,7 +222,9 @@ def _translate(load, protection, lines, write, answers):
         model = _loaded(load, stack)
         protection = _of_model(model, protection)
         translate = _translate_documents if is_document else _translate_lines
-        return translate(model, protection, lines, write, answers)
+        counts = translate(model, protection, lines, write, answers)
+        _report_compiled(model)
+        return counts
 
 
 def _translate_lines(model, protection, lines, write, answers):
@@ -300,6 +302,12 @@ def _translate_documents(model, protection, lines, write, answers):
     text_files.report_cut(num_cut, num_texts, model.limit)
     text_files.report_looped(num_looped, num_texts)
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
+
+
+def _report_compiled(model):
+    """Say on standard error how many searches were compiled, if any were."""
+    if model.compiler and (count := model.compiler.num_compiled()):
+        print(f"Compiled searches, one a size of batches: {count}.", file=sys.stderr)
 
 
 def _protect(protection):

@@ -27,6 +27,8 @@ class TranslationModel(NamedTuple):
     default_language: str | None = None
     # Whether the first batch must be translated before others begin.
     first_alone: bool = True
+    # What compiles searches beside the batches, a `CompilerBeside`; None: nothing does.
+    compiler: Any = None
 
 
 def from_saved_model(
@@ -50,14 +52,17 @@ def from_saved_model(
     description = saved_model.read_description(path)
     placeholders = tuple(description.get("placeholders", ()))
     is_aligned |= is_protected and not placeholders
+    load = saved_model.load_aligned if is_aligned else saved_model.load
+    translate_batch = load(path)
     return TranslationModel(
-        saved_model.load_aligned(path) if is_aligned else saved_model.load(path),
+        translate_batch,
         description.get("decoding", {}).get("max_input_length"),
         description.get("source_language"),
         batching.BATCHES_AT_ONCE,
         placeholders,
         saved_model.language_tokens(description),
         description.get("default_language"),
+        compiler=getattr(translate_batch, "compiler", None),
     )
 
 
@@ -96,4 +101,5 @@ def from_model_dir(
         placeholders,
         translator.tokenizer.language_tokens,
         translator.tokenizer.default_language,
+        compiler=translator.compiler,
     )

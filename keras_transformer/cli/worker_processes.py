@@ -138,7 +138,7 @@ def _model() -> TranslationModel:
 
 def _facts() -> TranslationModel:
     """Load the model; return what another process needs to know of it."""
-    return _model()._replace(translate_batch=None)
+    return _model()._replace(translate_batch=None, compiler=None)
 
 
 def _translate_batch(texts: list[bytes]) -> dict[str, Any]:

@@ -94,6 +94,10 @@ class CompilerBeside:
         state = self._state(program=tf.range(len(self._sizes)))
         return state["is_compiled"].numpy(), state["num_missed"].numpy()
 
+    def num_compiled(self) -> int:
+        """Return how many programs are compiled."""
+        return int(self.state()[0].sum())
+
     def wait(self) -> None:
         """Wait until nothing is being compiled."""
         with self._is_busy:

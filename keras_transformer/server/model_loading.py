@@ -143,7 +143,7 @@ def _served(
         signature.run(inputs_for(name, ["a"]))
     if compiler is not None:
         compiler.start(max_batch_size)
-        about["num_programs"] = lambda: int(compiler.state()[0].sum())
+        about["num_programs"] = compiler.num_compiled
     return ServedModel(signatures=signatures, **about)
 
 

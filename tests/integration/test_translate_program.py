@@ -86,6 +86,17 @@ def test_translations_that_loop_are_counted_unless_their_sources_do(
     )
 
 
+def test_compiled_searches_are_counted(translate, monkeypatch, capfd):
+    def compiled(text):
+        return shout(text)
+
+    compiled.compiler = types.SimpleNamespace(num_compiled=lambda: 2)
+    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: compiled)
+    translate(["a"])
+    told = capfd.readouterr().err
+    assert told == "Compiled searches, one a size of batches: 2.\n"
+
+
 def test_a_limit_that_is_not_known_is_not_told(translate, monkeypatch, capfd):
     monkeypatch.setattr(saved_model_lib, "read_description", lambda saved_model: {})
     translate(["a" * 23])
