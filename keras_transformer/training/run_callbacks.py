@@ -84,13 +84,10 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         step,
         {**state_of(before_evaluation), **evaluated, "best_measure": measure},
     )
-    compiling = callbacks.SayCompiling(
-        lambda step: run.compilations.of_step(padded_shape(run, step)), resume.step
-    )
     # "skipped" before others, so that they do not count the step at which it ends
     # `fit`.
     with_state = {**before_evaluation, "evaluate": evaluate}
-    made = {"compiling": compiling, **with_state}
+    made = {"compiling": say_compiling(run, resume.step), **with_state}
     if is_chief:
         made["save"] = callbacks.SaveCheckpoints(
             folder,
@@ -105,6 +102,13 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         on_train_batch_end=lambda batch, logs: stop_if_asked(run)
     )
     return made
+
+
+def say_compiling(run: Run, first_step: int) -> callbacks.SayCompiling:
+    """Return what says that a step compiles, if its shape is new."""
+    return callbacks.SayCompiling(
+        lambda step: run.compilations.of_step(padded_shape(run, step)), first_step
+    )
 
 
 def state_of(made: Callbacks) -> dict[str, Any]:

@@ -125,6 +125,7 @@ def there_and_back():
     return run
 
 
+@pytest.mark.long
 @hypothesis.settings(deadline=None, max_examples=200)
 @hypothesis.given(
     strategies.lists(strategies.text() | LAYOUT, max_size=3), strategies.integers(1, 9)

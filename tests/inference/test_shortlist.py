@@ -161,6 +161,7 @@ def test_the_result_is_that_of_a_search_whose_other_logits_are_minus_infinity(
     assert unlisted
 
 
+@pytest.mark.long
 def test_prefixes_are_in_the_list(plain_tokenizer):
     """Their pieces, 250 and 251, are no translations of the sources."""
     size = plain_tokenizer.vocab_size

@@ -85,6 +85,7 @@ def test_every_pair_is_encoded_in_both_directions(folder):
         np.testing.assert_array_equal(corpus[row][1], corpus[70 + row][0][1:])
 
 
+@pytest.mark.long
 def test_the_language_may_be_in_the_text_or_an_argument(folder, translator):
     """The text has the last word; a text without words stays so."""
     told = [f">>de<< {text}" for text in TEXTS]

@@ -499,6 +499,7 @@ def test_steps_whose_gradients_keras_accumulates_have_masks_of_their_own(is_scal
     assert len({*losses}) == 4
 
 
+@pytest.mark.long
 def test_infinite_gradients_of_opposite_sign_do_not_cancel():
     """What tells finite from infinite is a sum: the root's slopes at 0 are +-inf."""
     model = make(optimizer=keras.optimizers.SGD(1.0))

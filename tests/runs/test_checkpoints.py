@@ -215,6 +215,7 @@ def test_averaging_elsewhere_leaves_the_run(run, tmp_path):
     assert run.load_model(summary["path"]).count_params()
 
 
+@pytest.mark.long
 def test_averaging_begins_again_when_a_training_removed_a_checkpoint(run, monkeypatch):
     folder = run.checkpoints()
     folder.keep = 3

@@ -271,7 +271,8 @@ def test_the_program_refuses_wrong_flags(program_of, given, message):
 
 
 def test_the_program_prints_and_returns_its_address(program_of, monkeypatch, capsys):
-    monkeypatch.setattr(model_loading, "load_export", lambda path: FakeModel().served())
+    served = FakeModel().served()
+    monkeypatch.setattr(model_loading, "load_export", lambda path, size: served)
     monkeypatch.setattr(server, "serve", lambda app, listener, config: None)
     summary = program_of("export/serve.py")(saved_model="b", port=0, model_name="mine")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", summary["address"])
@@ -284,7 +285,8 @@ def test_the_program_protects_what_its_flags_say(
     program_of, monkeypatch, tmp_path, capsys
 ):
     (tmp_path / "terms").write_text("dog\tKöter\n")
-    monkeypatch.setattr(model_loading, "load_export", lambda path: make_page_model())
+    served = make_page_model()
+    monkeypatch.setattr(model_loading, "load_export", lambda path, size: served)
     answers = []
 
     def serve(app, listener, config):

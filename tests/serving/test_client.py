@@ -256,10 +256,8 @@ def test_a_slow_server_exceeds_the_deadline(servers, model, monkeypatch, protoco
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(
-    ("absent_seconds", "busy_seconds"),
-    [(1.0, 1.0), pytest.param(5.0, 4.0, marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize(("absent_seconds", "busy_seconds"), [(1.0, 1.0), (5.0, 4.0)])
+@pytest.mark.long
 def test_every_line_is_answered_whatever_the_server_does(
     program_of, door, model, answers_alone, protocol, absent_seconds, busy_seconds
 ):
@@ -421,6 +419,7 @@ def test_the_program_translates_paragraphs_and_keeps_their_layout(
     assert "were cut" not in result.stderr
 
 
+@pytest.mark.long
 def test_the_program_scores_line_by_line_as_json(repository, servers, tmp_path):
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("eins\nzwei\n")

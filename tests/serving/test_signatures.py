@@ -377,6 +377,7 @@ def bfloat16_translator():
     return make_translator(precision="bfloat16")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("precision", "worse", "is_rejected"),
     [

@@ -223,6 +223,7 @@ def test_packed_rows_that_do_not_fill_all_microbatches_count_too():
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
+@pytest.mark.long
 def test_evaluation_takes_a_pair_a_row():
     source, target = unpacked(SOURCE), unpacked(TARGET)
     results = [

@@ -50,6 +50,7 @@ def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
     assert new.read_config().tokenizer_hash == after.tokenizer.fingerprint
 
 
+@pytest.mark.long
 def test_a_trained_model_gets_placeholders(folder, program_of):
     program_of("bin/extend_vocabulary.py")(
         model_dir=folder / "model", output_dir=folder / "placed", placeholders=4
