@@ -151,7 +151,7 @@ class Settings:
     token_rules: Sequence[TokenRule]
     unscored_steps: int
     steps_at_once: int | None
-    usual_steps: int | tf.Tensor | None
+    rooms: Sequence[int | tf.Tensor]
     window: int | None
 
     def steps_of_block(self, step: int | tf.Tensor) -> tf.Tensor:
@@ -182,7 +182,7 @@ def beam_search(
     token_rules: Sequence[TokenRule] = (),
     unscored_steps: int = 0,
     steps_at_once: int | None = None,
-    usual_steps: int | tf.Tensor | None = None,
+    rooms: Sequence[int | tf.Tensor] = (),
     window: int | None = None,
 ) -> BeamSearchResult:
     """Find the outputs with the best length-normalized log probability, §6.1.
@@ -237,9 +237,9 @@ def beam_search(
             quarter of the sentences are done: finished sentences and cache columns
             that no hypothesis reads are removed. Changes the speed, and at most the
             last digits of scores. None: never.
-        usual_steps: Without `steps_at_once`: the cache has room for this many steps,
-            and then for all, if a sentence takes more. Columns are read whether
-            they are used or not. None: for all from the start.
+        rooms: Without `steps_at_once`: numbers of steps, ascending. The cache has room
+            for the first, for the next once a sentence takes more, at last for all.
+            Columns are read whether they are used or not.
         window: Number of last steps that `step_fn` reads, including the current one;
             None: all. Older columns are removed.
 
@@ -269,7 +269,7 @@ def beam_search(
         token_rules=[*token_rules, *repetition.rules_of(config)],
         unscored_steps=unscored_steps,
         steps_at_once=steps_at_once,
-        usual_steps=usual_steps,
+        rooms=rooms,
         window=window,
     )
     search = start(settings, batch, limits)
@@ -285,12 +285,10 @@ def beam_search(
 def search_straight(
     settings: Settings, search: SearchState, work: WorkingSet
 ) -> SearchState:
-    """Search the whole batch, with cache columns for the usual steps, then for all."""
-    ends = [settings.max_steps]
-    if settings.usual_steps is not None:
-        ends = [tf.minimum(settings.usual_steps, settings.max_steps), *ends]
+    """Search the whole batch, with cache columns for ever more steps."""
+    ends = [tf.minimum(room, settings.max_steps) for room in settings.rooms]
     begin = 0
-    for end in ends:
+    for end in (*ends, settings.max_steps):
         work = with_room(work, begin, end - begin)
         # Takes no step if all sentences are done before `begin`.
         _, search, work = take_steps(settings, begin, end, search, work)

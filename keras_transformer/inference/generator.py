@@ -222,6 +222,7 @@ class SequenceGenerator(tf.Module):
         most = width + self.decoding.extra_decode_length
         if (longest_output := self.decoding.max_output_length) is not None:
             most = tf.minimum(most, longest_output)
+        usual = width + width // 4 + prefix_width
         return self._beam_search(
             self.ensemble.step_function(for_xla=True),
             OutputIds(self.model.config),
@@ -229,7 +230,7 @@ class SequenceGenerator(tf.Module):
             self.rule_inputs(tokens, prefix),
             max_lengths=limits,
             max_steps=self._whole_columns(most + prefix_width),
-            usual_steps=self._whole_columns(width + width // 4 + prefix_width),
+            rooms=[self._whole_columns(usual // 2), self._whole_columns(usual)],
             forced_prefix=prefix,
             num_best=num_best,
         )
