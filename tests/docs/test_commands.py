@@ -35,7 +35,7 @@ NOT_RUN = {
     r"translate_file|this_machine)\.py ": (
         "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
     ),
-    r"^python benchmarks/gpu\.py ": "needs a GPU; small in testlong "
+    r"^(XLA_FLAGS=\S+ )?python benchmarks/gpu\.py ": "needs a GPU; small in testlong "
     "(tests/benchmarks/test_gpu.py)",
     r"^python benchmarks/server_load\.py ": "needs Locust; "
     "tests/benchmarks/test_latencies.py",
