@@ -29,6 +29,7 @@ from keras_transformer.model.token_losses import (
 )
 from keras_transformer.model.update import (
     apply_if_finite,
+    form_group,
     is_skipped,
     sum_over_replicas,
 )
@@ -122,6 +123,7 @@ class TokenTrainer(TokenMetrics):
                     "not call it. Use `add_loss` in `call`, or the arguments `loss` "
                     f"and `metrics` of `compile`. Received: {type(self).__name__}."
                 )
+        form_group(self.distribute_strategy)
         self.build_added_layers()
         loss = as_token_loss(loss, *self._sample_output())
         self._compile_with_metrics(

@@ -30,6 +30,34 @@ def sum_over_replicas(values: Any) -> Any:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
+@tf.function(autograph=False)
+def sum_from_outside(strategy: tf.distribute.Strategy, value: Tensor) -> Any:
+    """Return the sum over all replicas of a value that each of them has.
+
+    Args:
+        strategy: That of the replicas; called outside of them.
+        value: Any numeric tensor.
+
+    Returns:
+        The sum for each replica, see `tf.distribute.Strategy.run`.
+    """
+    # A copy is on the replica's own device.
+    return strategy.run(lambda: sum_over_replicas(tf.identity(value)))
+
+
+def form_group(strategy: tf.distribute.Strategy) -> None:
+    """Let the replicas of one process sum once, before a check can fail.
+
+    TensorFlow 2.21 forms their group at the first sum. If a failed check on one of them
+    cuts that sum off, it cancels all later ones too.
+
+    Args:
+        strategy: Any; does nothing unless its replicas are devices of this process.
+    """
+    if isinstance(strategy, tf.distribute.MirroredStrategy):
+        sum_from_outside(strategy, tf.zeros([]))
+
+
 def is_skipped(optimizer: Any, loss: Tensor, is_finite: Tensor) -> Tensor:
     """Return whether a step counts as skipped.
 

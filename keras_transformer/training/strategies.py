@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.config import check_choice
+from keras_transformer.model import update
 from keras_transformer.training.run_options import DISTRIBUTIONS
 
 
@@ -173,7 +174,7 @@ class Process:
             return value
 
         own = tf.constant(value / (self.num_replicas // self.count))
-        total = _sum_over_replicas(self.strategy, own)
+        total = update.sum_from_outside(self.strategy, own)
         return float(self.strategy.experimental_local_results(total)[0])
 
     def from_chief(self, value: float) -> float:
@@ -188,16 +189,6 @@ def this_process(strategy: tf.distribute.Strategy) -> Process:
     tasks = _cluster_tasks(os.environ["TF_CONFIG"])
     own = strategy.cluster_resolver
     return Process(strategy, tasks.index((own.task_type, own.task_id)), len(tasks))
-
-
-@tf.function
-def _sum_over_replicas(strategy, value):
-    def add_up():
-        context = tf.distribute.get_replica_context()
-        own = tf.identity(value)  # moves it to the replica's device
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-
-    return strategy.run(add_up)
 
 
 def _cluster_tasks(text: str) -> list[tuple[str, int]]:

@@ -128,9 +128,6 @@ def test_ids_in_datasets_are_named_before_their_step(jit_compile):
 
 
 @pytest.mark.long
-@pytest.mark.xfail(
-    strict=True, reason="after one failure, the next call says that it was cancelled"
-)
 def test_ids_are_named_in_each_method(two_replicas):
     message = r"must be ids in \[0, 13\). Received: id=13.$"
     with two_replicas.scope():
