@@ -18,7 +18,6 @@ import http.client
 import itertools
 import json
 import pathlib
-import re
 import socket
 import statistics
 import subprocess
@@ -33,6 +32,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
+from benchmarks.lib.served_program import served
 from keras_transformer.cli import programs
 from robustness import http_attack
 
@@ -40,7 +40,6 @@ _SAVED_MODEL = flags.DEFINE_string("saved_model", None, "EXPORT_DIR/VERSION.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements.", lower_bound=1)
 _SECONDS = flags.DEFINE_float("seconds", 10.0, "Length of each.", lower_bound=0.1)
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
 _DRAIN_SECONDS = 2
 _SENTENCES = ("A dog runs.", "Two men ride their bicycles.", "A child plays outside.")
 _LONG = "x" * 9000
@@ -51,21 +50,18 @@ _ALLOWED_ORIGIN = "https://allowed.example"
 def main() -> dict:
     """Besiege a server and print what it did."""
     programs.check_given(_SAVED_MODEL)
-    command = [sys.executable, _ROOT / "export" / "serve.py", "--port=0"]
-    command += [f"--saved_model={_SAVED_MODEL.value}"]
-    command += [f"--drain_seconds={_DRAIN_SECONDS}"]
-    command += [f"--allowed_origin={_ALLOWED_ORIGIN}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    options = [
+        f"--saved_model={_SAVED_MODEL.value}",
+        f"--drain_seconds={_DRAIN_SECONDS}",
+        f"--allowed_origin={_ALLOWED_ORIGIN}",
+    ]
+    with served(*options) as (server, address):
         try:
-            line = server.stdout.readline()
-            if not (found := re.search(r"http://([\d.]+):(\d+)", line)):
-                raise ValueError("export/serve.py did not start; see its message.")
-            address = found[1], int(found[2])
             result = besiege(address, _ROUNDS.value, _SECONDS.value, server.pid)
             result["wrong_origins"] = count_wrong_origins(address, _ALLOWED_ORIGIN)
             result["stop_s"] = _stop_while_busy(server, address)
         finally:
-            server.kill()
+            server.kill()  # it may not end at SIGTERM
     limits = {
         "slowdown": 3.0,
         "refusal_s": 1.0,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import collections
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
+from benchmarks.lib.served_program import served
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import MODEL_DIR
 from robustness import http_attack
@@ -36,7 +36,6 @@ _COUNT = flags.DEFINE_integer("count", 2000, "Number of requests.", lower_bound=
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the requests.", lower_bound=0)
 flags.adopt_module_key_flags(model_flags)
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
 _TEXTS = ["a", "A dog runs.", "", "\u00e9 7"]
 _PATIENCE_SECONDS = 120.0
 
@@ -54,16 +53,8 @@ def main() -> dict:
         else f"--model_dir={MODEL_DIR.value}"
     )
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(
-            [sys.executable, _ROOT / "export" / "serve.py", model, "--port=0"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        ) as server:
-            try:
-                result = attack(server)
-            finally:
-                server.terminate()
+        with served(model, stderr=errors) as (server, address):
+            result = attack(server, address)
         errors.seek(0)
         result["tracebacks"] = errors.read().count("Traceback")
     measure.write_line(**result, machine=describe())
@@ -72,12 +63,9 @@ def main() -> dict:
     return result
 
 
-def attack(server: subprocess.Popen) -> dict:
+def attack(server: subprocess.Popen, address: tuple[str, int]) -> dict:
     """Send the requests in four parts, and texts to translate after each."""
-    line = server.stdout.readline()
-    if not (found := re.search(r"http://([\d.]+):(\d+)", line)):
-        raise ValueError("export/serve.py did not start; see its message above.")
-    host, port = found[1], int(found[2])
+    host, port = address
     expected = http_attack.translated(host, port, _TEXTS, _PATIENCE_SECONDS)
     statuses: collections.Counter[str] = collections.Counter()
     megabytes = [_peak_megabytes(server)]

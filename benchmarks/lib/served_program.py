@@ -9,23 +9,26 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import IO
 
 _PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "export" / "serve.py"
 
 
 @contextlib.contextmanager
 def served(
-    *options: str, **variables: str
+    *options: str, stderr: IO | None = None, **variables: str
 ) -> Iterator[tuple[subprocess.Popen, tuple[str, int]]]:
     """Run the server on a free port; yield its process, and its host and port.
 
     Args:
         *options: Its flags.
+        stderr: File for its messages; None: that of this process.
         **variables: Variables of its environment, beside those of this process.
     """
     with subprocess.Popen(
         [sys.executable, _PROGRAM, "--port=0", *options],
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         env={**os.environ, **variables},
     ) as server:
