@@ -139,9 +139,7 @@ class TokenTrainer(TokenMetrics):
         self.r_drop = getattr(loss, "r_drop", 0.0)
         self._guide = guide
         self.takes_alignment = getattr(guide, "takes_alignment", False)
-        if jit_compile == "auto":
-            jit_compile = bool(tf.config.list_logical_devices("GPU"))
-        self.jit_gradients = bool(jit_compile)
+        self.jit_gradients = uses_xla(jit_compile)
         self._make_programs()
 
     @functools.wraps(keras.Model.fit)
@@ -492,6 +490,13 @@ class TokenTrainer(TokenMetrics):
         if inner.gradient_accumulation_steps:
             return inner._iterations
         return self.optimizer.iterations
+
+
+def uses_xla(jit_compile: bool | str) -> bool:
+    """Return whether `compile` with this `jit_compile` lets XLA compile a step."""
+    if jit_compile == "auto":
+        return bool(tf.config.list_logical_devices("GPU"))
+    return bool(jit_compile)
 
 
 def _refuse_class_weight(class_weight):

@@ -87,7 +87,7 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
     # "skipped" before others, so that they do not count the step at which it ends
     # `fit`.
     with_state = {**before_evaluation, "evaluate": evaluate}
-    made = {"compiling": say_compiling(run, resume.step), **with_state}
+    made = {**say_compiling(run, resume.step), **with_state}
     if is_chief:
         made["save"] = callbacks.SaveCheckpoints(
             folder,
@@ -104,11 +104,14 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
     return made
 
 
-def say_compiling(run: Run, first_step: int) -> callbacks.SayCompiling:
-    """Return what says that a step compiles, if its shape is new."""
-    return callbacks.SayCompiling(
+def say_compiling(run: Run, first_step: int) -> Callbacks:
+    """Return what says that a step compiles, if its shape is new; none without XLA."""
+    if not run.model.jit_gradients:
+        return {}
+    say = callbacks.SayCompiling(
         lambda step: run.compilations.of_step(padded_shape(run, step)), first_step
     )
+    return {"compiling": say}
 
 
 def state_of(made: Callbacks) -> dict[str, Any]:

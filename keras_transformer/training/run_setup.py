@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
 
 from keras_transformer import data, wording
 from keras_transformer.config import check_choice
-from keras_transformer.model import lora
+from keras_transformer.model import lora, train_step
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
@@ -216,9 +215,9 @@ def with_packing_decided(context: RunContext) -> RunConfig:
 
 def uses_xla(options: RunOptions) -> bool:
     """Return whether training runs under XLA: unless told otherwise, on a GPU."""
-    if options.jit_compile == "auto":
-        return bool(tf.config.list_logical_devices("GPU"))
-    return options.jit_compile == "true"
+    return train_step.uses_xla(
+        {"true": True, "false": False}.get(options.jit_compile, "auto")
+    )
 
 
 def prepare(context: RunContext) -> tuple[Run, ResumePoint]:
