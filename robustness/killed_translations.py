@@ -3,11 +3,14 @@
     python robustness/killed_translations.py --input=news.en --kills=10 \\
         bin/translate.py --model_dir=runs/base --beam_size=1
 
-runs the command once without interruption, then kills it with SIGKILL at --kills random
-times and resumes it each time, so that it is also killed while it loads the model and
-while it goes over what is there. Checks that OUTPUT.partial never gets shorter, that no
-batch is translated again, and that the outputs are equal byte for byte. With
---suffix=.gz the outputs are compressed; bin/back_translate.py can be given too.
+runs the command once without interruption. Then it kills the command with SIGKILL
+--kills times while it translates, each time after a random number of new batches, and
+after each of these once more while it resumes: while it loads the model and goes over
+what is there. Checks at each kill that no finished batch and no line of OUTPUT.partial
+is lost and that no batch is translated again, and in the end that the outputs are equal
+byte for byte. With --suffix=.gz the outputs are compressed; bin/back_translate.py can
+be given too. For a text of few lines give a small --batch_size: with fewer batches than
+kills, there are fewer kills.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from keras_transformer.cli import programs
 from robustness import kills
 
 _INPUT = flags.DEFINE_string("input", None, "The text to translate.")
-_KILLS = flags.DEFINE_integer("kills", 10, "Number of kills.", lower_bound=1)
+_KILLS = flags.DEFINE_integer(
+    "kills", 10, "Number of kills while it translates.", lower_bound=1
+)
 _SUFFIX = flags.DEFINE_string("suffix", "", "Ending of the output's name.")
-_SEED = flags.DEFINE_integer("seed", 0, "Seed of the times.")
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of the moments.")
 
 
 def main(command: list[str]) -> dict:
@@ -46,7 +51,7 @@ def main(command: list[str]) -> dict:
             kills=_KILLS.value,
             seed=_SEED.value,
         )
-    result = {"kills": _KILLS.value, "batches_kept": kept}
+    result = {"kills": len(kept), "batches_kept": kept}
     measure.write_line(**result, seed=_SEED.value, machine=describe())
     return result
 

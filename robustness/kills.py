@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 READY = "exporting"
 
@@ -137,57 +139,134 @@ def distance_of_weights(ours: pathlib.Path, theirs: pathlib.Path) -> float:
     return max(float(np.max(np.abs(left - right))) for left, right in pairs)
 
 
+class Left(NamedTuple):
+    """What a killed translation has left."""
+
+    # The lines of OUTPUT.partial.jsonl after the first, one for each finished batch.
+    batches: list[bytes]
+    # OUTPUT.partial.
+    text: bytes
+
+
 def translate_through_kills(
     command: Sequence[str], output: pathlib.Path, *, kills: int, seed: int
 ) -> list[int]:
     """Run a translation undisturbed, then with kills; check that both are equal.
 
+    Each kill while it translates is followed by one while it resumes, at a random time
+    before it can translate anything new.
+
     Args:
         command: A program with --output and --resume, without these.
         output: The file that it is to write.
-        kills: Number of kills, at random times after the start of each run.
-        seed: Seed of the times.
+        kills: Number of kills while it translates, each after a random number of new
+            batches.
+        seed: Seed of these numbers and of the times.
 
     Returns:
-        The number of batches that were kept at each kill.
+        The number of batches that were kept at each kill while it translated. They are
+        fewer than `kills` if the input has too few batches.
 
     Raises:
-        RuntimeError: If a run fails, what was kept gets less or is translated again, or
+        RuntimeError: If a run fails, a finished batch is lost or translated again, or
             the outputs differ.
     """
     expected = output.with_name(f"undisturbed_{output.name}")
-    began = time.perf_counter()
-    run([*command, f"--output={expected}"])
-    seconds = time.perf_counter() - began
-    draw, kept, size = random.Random(seed), [], 0
+    seconds_to_first, seconds_of_batch, num_batches = _times(command, expected)
+    draw, left, kept = random.Random(seed), Left([], b""), []
     command = [*command, f"--output={output}", "--resume"]
-    partial = output.with_name(f"{output.name}.partial")
-    for _ in range(kills):
+    for kills_left in range(kills, 0, -1):
+        most = (num_batches - len(left.batches)) // (kills_left + 1)
+        wanted = len(left.batches) + draw.randint(1, max(1, most))
         with _started(command) as process:
-            # A run that goes on takes less time than the first.
-            latest = seconds * max(0.3, 1 - len(kept) / kills)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(draw.uniform(0, latest))
+            _wait_for_batches(process, output, wanted)
+            time.sleep(draw.uniform(0, seconds_of_batch))
             process.kill()
         if output.exists():
             break
-        before, size = size, partial.stat().st_size if partial.exists() else 0
-        kept.append(_check_kept(pathlib.Path(f"{partial}.jsonl")))
-        if size < before or kept != sorted(kept):
-            raise RuntimeError(f"A kill lost what was kept: {before} bytes, {kept}.")
+        left = _check_left(output, expected, left)
+        if len(left.batches) < wanted:
+            _check_status(process, command)
+        kept.append(len(left.batches))
+        with _started(command) as process:
+            time.sleep(draw.uniform(0, seconds_to_first))
+            process.kill()
+        left = _check_left(output, expected, left)
     run(command)
     if output.read_bytes() != expected.read_bytes():
         raise RuntimeError(f"{output} differs from {expected}.")
     return kept
 
 
-def _check_kept(journal: pathlib.Path) -> int:
-    """Return the number of batches kept; RuntimeError if one is kept twice."""
-    lines = journal.read_bytes().splitlines()[1:] if journal.exists() else []
-    batches = [line.partition(b"\t")[0] for line in lines if line.endswith(b"]")]
-    if len(set(batches)) < len(batches):
-        raise RuntimeError(f"A batch was translated again: {batches}.")
-    return len(batches)
+def _times(command: Sequence[str], output: pathlib.Path) -> tuple[float, float, int]:
+    """Run a translation undisturbed.
+
+    Returns:
+        The seconds until the first batch, those of each further one, and the number of
+        batches.
+    """
+    began = time.perf_counter()
+    command = [*command, f"--output={output}"]
+    with _started(command) as process:
+        _wait_for_batches(process, output, 1)
+        first = time.perf_counter()
+        num_batches = _wait_for_batches(process, output, math.inf)
+    _check_status(process, command)
+    seconds = (time.perf_counter() - first) / max(1, num_batches)
+    return first - began, seconds, num_batches
+
+
+def _wait_for_batches(
+    process: subprocess.Popen, output: pathlib.Path, wanted: float
+) -> int:
+    """Wait until a number of batches is finished, or the process ends.
+
+    Returns:
+        The number of finished batches that were seen last.
+    """
+    found, size = 0, 0
+    journal = _partial(output, ".jsonl")
+    while process.poll() is None and found < wanted:
+        time.sleep(0.001)
+        with contextlib.suppress(FileNotFoundError):  # deleted at the end
+            if (now := journal.stat().st_size) != size:
+                found, size = len(_batches(journal.read_bytes())), now
+    return found
+
+
+def _check_left(output: pathlib.Path, expected: pathlib.Path, before: Left) -> Left:
+    """Return what a kill has left; RuntimeError if it is not what it should be.
+
+    Args:
+        output: The file that is written.
+        expected: The output of an undisturbed run.
+        before: What the kill before has left.
+    """
+    journal, partial = _partial(output, ".jsonl"), _partial(output)
+    left = Left(
+        _batches(journal.read_bytes()) if journal.exists() else [],
+        partial.read_bytes() if partial.exists() else b"",
+    )
+    if left.batches[: len(before.batches)] != before.batches:
+        raise RuntimeError(f"{journal} has lost finished batches.")
+    if not left.text.startswith(before.text):
+        raise RuntimeError(f"{partial} has lost lines.")
+    if not expected.read_bytes().startswith(left.text):
+        raise RuntimeError(f"{partial} differs from {expected}.")
+    keys = [batch.partition(b"\t")[0] for batch in left.batches]
+    if len(set(keys)) < len(keys):
+        raise RuntimeError(f"A batch was translated again: {keys}.")
+    return left
+
+
+def _partial(output: pathlib.Path, ending: str = "") -> pathlib.Path:
+    return output.with_name(f"{output.name}.partial{ending}")
+
+
+def _batches(journal: bytes) -> list[bytes]:
+    """Return the lines of finished batches, without one that is cut."""
+    lines = journal.splitlines(keepends=True)[1:]
+    return [line for line in lines if line.endswith(b"\n")]
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen:
