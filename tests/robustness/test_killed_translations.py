@@ -43,7 +43,7 @@ if "undisturbed" in output.name:
     journal.unlink()
     sys.exit()
 LEAVE
-time.sleep(60)
+time.sleep(1)
 """
 ADD = """
 kept = journal.read_text() if journal.exists() else "{}\\n"
