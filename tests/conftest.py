@@ -50,12 +50,22 @@ def pytest_runtest_protocol(item):
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(autouse=True)
-def own_cache_folder(monkeypatch, tmp_path_factory):
-    """Keep what programs write for later starts away from the user's cache."""
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory):
+    """Keep what programs write for later starts away from the user's cache.
+
+    Of fixtures too, which may begin before those of a test.
+    """
     folder = tmp_path_factory.getbasetemp() / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setenv(xla_cache.FLAGS, os.environ.get(xla_cache.FLAGS, ""))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CACHE_HOME", str(folder))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_cache_of_another_program(monkeypatch):
+    """Let a program choose its cache, whatever programs this process has called."""
+    monkeypatch.setenv(xla_cache.FLAGS, "")
 
 
 @pytest.fixture(scope="session")

@@ -175,7 +175,7 @@ def test_an_export_is_told_languages(model_dir, program_of, tmp_path, capfd):
         assert found[0] == translated(model_dir, "Hello!", "deu")
         if is_told:
             assert found[1] == translated(model_dir, "Hello!", code)
-        problem = "line 2 does not begin with one, such as '>>deu<<': give"
+        problem = "line 2 does not begin with one, such as '>>deu<<': export"
         assert (problem in capfd.readouterr().err) is not is_told
     loaded = saved_model.load_all(tmp_path / "nld" / "1")
     given = FORMS[1][1]

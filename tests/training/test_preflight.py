@@ -76,10 +76,10 @@ def test_the_trial_allows_microbatches_where_the_whole_batch_is_too_large(
 ):
     """Rows after the first quarter need 3/4 of a batch; in two microbatches, half that.
 
-    With memory between the two, one piece is refused and two are trained.
+    With memory for half of a batch, one piece is refused and two are trained.
     """
     one, two = wide_model(), wide_model(accumulate_steps=2)
-    usable = 0.75 * 0.75 * step_bytes(one)
+    usable = 0.5 * step_bytes(one)
     monkeypatch.setattr(preflight, "available_bytes", lambda: usable / 0.9)
     tf.config.experimental.reset_memory_stats("CPU:0")
     with pytest.raises(
