@@ -333,7 +333,7 @@ class TokenTrainer(TokenMetrics):
             gradients,
             self.trainable_variables,
             is_finite,
-            under_xla=self.jit_gradients,
+            may_branch=not (self.jit_gradients and _has_gpu()),
         )
         sums = [ops.where(skipped, 0.0, value) for value in sums]
         skipped = ops.cast(skipped, "float32")
@@ -494,9 +494,11 @@ class TokenTrainer(TokenMetrics):
 
 def uses_xla(jit_compile: bool | str) -> bool:
     """Return whether `compile` with this `jit_compile` lets XLA compile a step."""
-    if jit_compile == "auto":
-        return bool(tf.config.list_logical_devices("GPU"))
-    return bool(jit_compile)
+    return _has_gpu() if jit_compile == "auto" else bool(jit_compile)
+
+
+def _has_gpu():
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def _refuse_class_weight(class_weight):

@@ -85,7 +85,7 @@ def apply_if_finite(
     variables: Sequence[keras.Variable],
     is_finite: Tensor,
     *,
-    under_xla: bool,
+    may_branch: bool = True,
 ) -> None:
     """Apply gradients to this replica's copies of the variables, if they are finite.
 
@@ -97,7 +97,9 @@ def apply_if_finite(
             if the optimizer has one.
         variables: Weights.
         is_finite: Whether the loss and all gradients are.
-        under_xla: Whether XLA compiles this.
+        may_branch: Whether what is not applied is not computed. In a program of XLA a
+            GPU would wait until the CPU has read the condition. A CPU takes 0.95 of the
+            time, and does not hold the weights twice.
     """
     if not gradients:
         warnings.warn(
@@ -112,18 +114,16 @@ def apply_if_finite(
             gradients = [tf.where(is_finite, each, np.inf) for each in gradients]
             # `apply` of Keras 3.15 would look for replicas.
             optimizer._common_apply(gradients, variables)
-        elif under_xla:
-            state = [*optimizer.variables, *variables]
-            before = [tf.convert_to_tensor(each) for each in state]
-            optimizer.apply(gradients, variables)
-            # XLA chooses in the same pass as it updates. At a branch the GPU would wait
-            # until the CPU has read the condition.
-            for variable, old in zip(state, before, strict=True):
-                variable.assign(tf.where(is_finite, variable, old))
-        else:
+        elif may_branch:
             tf.cond(
                 is_finite, lambda: optimizer.apply(gradients, variables), lambda: None
             )
+        else:
+            state = [*optimizer.variables, *variables]
+            before = [tf.convert_to_tensor(each) for each in state]
+            optimizer.apply(gradients, variables)
+            for variable, old in zip(state, before, strict=True):  # in the same pass
+                variable.assign(tf.where(is_finite, variable, old))
 
 
 @contextlib.contextmanager

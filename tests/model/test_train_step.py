@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.layers.dropout import step_seed
+from keras_transformer.model import train_step
 from keras_transformer.model.batch import Batch
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
@@ -397,10 +398,20 @@ def batches_of(*tokens):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("replicas", "jit_compile"), [(1, False), (1, True), (2, True)]
+    ("replicas", "jit_compile", "has_gpu"),
+    [
+        *((1, False, False), (1, True, False), (1, True, True)),
+        *((2, True, False), (2, True, True)),
+    ],
 )
-def test_a_step_that_is_not_finite_changes_nothing(replicas, jit_compile, two_replicas):
-    """Weights, optimizer and metrics are as if the batch had not been there."""
+def test_a_step_that_is_not_finite_changes_nothing(
+    replicas, jit_compile, has_gpu, two_replicas, monkeypatch
+):
+    """Weights, optimizer and metrics are as if the batch had not been there.
+
+    Steps for a GPU do not branch.
+    """
+    monkeypatch.setattr(train_step, "_has_gpu", lambda: has_gpu)
     scope = two_replicas.scope if replicas == 2 else contextlib.nullcontext
     results = []
     for tokens in ([5, 11, 7], [5, 7]):
