@@ -108,7 +108,7 @@ def translate(weights, lines, write, answers) -> int:
     """Translate and write; return the number of lines that were cut."""
     from keras_transformer.inference import batching, translator
 
-    language_flags.report_untold(lines, _SAVED_MODEL.value)
+    language_flags.check_told(lines, _SAVED_MODEL.value)
     num_cut = 0
     with batching.without_graph_optimizer(len(lines)):
         blocks = translator.translate_in_blocks(

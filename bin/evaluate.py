@@ -213,7 +213,7 @@ def score_translations() -> dict:
         if ensemble := ensemble_flags.choose():
             weights["ensemble"] = [str(path) for _, path in ensemble]
             print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
-        language_flags.report_untold(sources)
+        language_flags.check_told(sources)
         hypotheses, perplexity = translations.translate_and_measure(
             MODEL_DIR.value,
             sources,

@@ -231,7 +231,7 @@ def _translate_lines(model, protection, lines, write, answers):
     """Translate each line."""
     from keras_transformer.inference import translator
 
-    language_flags.report_untold(lines, _SAVED_MODEL.value)
+    language_flags.check_told(lines, _SAVED_MODEL.value)
     num_written, num_cut, num_looped = 0, 0, 0
     blocks = translator.translate_in_blocks(
         lines,
@@ -279,7 +279,7 @@ def _translate_documents(model, protection, lines, write, answers):
                 block.append(
                     segment(line, language, model.limit, tokens=tokens, token=token)
                 )
-                told_languages.report(look, number, block[-1].texts())
+                told_languages.check(look, number, block[-1].texts())
             found = translator.translate_in_batches(
                 [sentence for document in block for sentence in document.texts()],
                 _BATCH_SIZE.value,

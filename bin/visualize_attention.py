@@ -19,7 +19,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import model_flags, programs, startup
+from keras_transformer.cli import language_flags, model_flags, programs, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.config import check_choice
 
@@ -40,6 +40,7 @@ _LAYER = flags.DEFINE_integer(
 )
 _HEADS = flags.DEFINE_list("heads", None, "Heads of the PNG, from 1; default: all.")
 _FORMATS = (".html", ".png")
+flags.adopt_module_key_flags(language_flags)
 flags.adopt_module_key_flags(model_flags)
 
 
@@ -54,7 +55,10 @@ def main() -> dict:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.visualization import attention, figures, heat_map, page
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
+    language_flags.check_told([_SOURCE.value])
+    translator = ModelDir(MODEL_DIR.value).load_translator(
+        CHECKPOINT.value, languages=language_flags.given()
+    )
     record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
     num_layers = record.num_layers(_ATTENTION.value)
     layer = num_layers if _LAYER.value is None else _LAYER.value

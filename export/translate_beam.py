@@ -97,7 +97,7 @@ def main(beam_arguments: list[str]) -> dict:
     protection_flags.report_guess(protection)
     reader = told_languages.reader_of_export(_SAVED_MODEL.value)
     summary = bulk_translation.translate(
-        config, options, lambda *line: told_languages.report(reader, *line)
+        config, options, lambda *line: told_languages.check(reader, *line)
     )
     print(
         f"{wording.count(summary['lines'], 'line')} in "

@@ -7,7 +7,7 @@ form in a vocabulary are the languages that its model writes. Imports no TensorF
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from keras_transformer import white_space
 from keras_transformer.config import SPACE
@@ -66,6 +66,34 @@ def unknown(text: str, tokens: Collection[str]) -> str:
     return "" if found is None or found[1] in tokens else found[1]
 
 
+def untold(text: str, tokens: Collection[str], place: str, remedy: str) -> str:
+    """Say in one line that a text does not tell a model which language to write.
+
+    Args:
+        text: What the model will read.
+        tokens: Those of the model, if it has no default; a single one need not be told.
+        place: Where the text is.
+        remedy: What to do.
+
+    Returns:
+        "" if the text tells its language, if it is blank, or if it names a language
+        that the model does not have.
+    """
+    if len(tokens) < 2 or unknown(text, tokens):
+        return ""
+    token, rest = divide(text, tokens)
+    if token or white_space.is_blank(rest):
+        return ""
+    return (
+        f"The model writes several languages ({_codes(tokens)}), and {place} does not "
+        f"begin with one, such as '{min(tokens)}': {remedy}."
+    )
+
+
+def _codes(tokens: Iterable[str]) -> str:
+    return ", ".join(filter(None, map(code_of, tokens)))
+
+
 def check(name: str, code: str | None, languages: Iterable[str]) -> None:
     """Raise unless a model has a language.
 
@@ -85,41 +113,43 @@ def check(name: str, code: str | None, languages: Iterable[str]) -> None:
 
 
 class Reader:
-    """Reads texts for a model, and says once if they do not tell it their language.
+    """Reads texts for a model, which they must tell their language.
 
     Args:
-        tokens: Those of the model; a single one need not be told.
-        default: The language of texts that tell none; None: any.
+        tokens: Those of the model.
+        default: The language of texts that tell none; None: each must tell it.
         remedy: What to do if a text tells none.
     """
 
     def __init__(self, tokens: Collection[str], default: str | None, remedy: str):
         self._tokens = tokens
-        self._codes = ", ".join(filter(None, map(code_of, tokens)))
+        self._has_default = default is not None
         self._remedy = remedy
-        self._knows_unknown = not tokens
-        self._knows_untold = len(tokens) < 2 or default is not None
+        self._knows_unknown = False
 
-    def problems(self, number: int, text: str) -> Iterator[str]:
-        """Yield what is wrong with a text, in one line, if it was not said before.
+    def read(self, number: int, text: str) -> str:
+        """Say in one line that the model does not have a language, the first time.
 
         Args:
-            number: Of its line, from 1.
+            number: Of the line of the text, from 1.
             text: What the model will read.
+
+        Returns:
+            "" if there is nothing new to say.
+
+        Raises:
+            ValueError: If the model writes several languages and the text tells none.
         """
         place = "the first line" if number == 1 else f"line {number:,}"
-        if token := unknown(text, self._tokens):
-            if not self._knows_unknown:
-                yield (
-                    f"{place[0].upper()}{place[1:]} begins with {token}, which is none "
-                    f"of the model's languages ({self._codes}): it is not translated."
-                )
-            self._knows_unknown = True
-            return
-        token, rest = divide(text, self._tokens)
-        if not (token or self._knows_untold) and rest.strip():
-            self._knows_untold = True
-            yield (
-                f"The model writes several languages ({self._codes}), and {place} does "
-                f"not begin with one, such as '{min(self._tokens)}': {self._remedy}."
-            )
+        if not self._has_default and (
+            problem := untold(text, self._tokens, place, self._remedy)
+        ):
+            raise ValueError(problem)
+        token = unknown(text, self._tokens)
+        if not token or self._knows_unknown:
+            return ""
+        self._knows_unknown = True
+        return (
+            f"{place[0].upper()}{place[1:]} begins with {token}, which is none of the "
+            f"model's languages ({_codes(self._tokens)}): it is not translated."
+        )

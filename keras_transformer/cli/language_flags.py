@@ -47,13 +47,16 @@ def reader(saved_model: str | None = None) -> Reader:
     )
 
 
-def report_untold(texts: Iterable[str], saved_model: str | None = None) -> None:
-    """Say on standard error if texts do not tell the model their target language.
+def check_told(texts: Iterable[str], saved_model: str | None = None) -> None:
+    """Check that texts tell the model their target language.
 
     Args:
         texts: What the model will read, a line each.
         saved_model: Same as in `reader`.
+
+    Raises:
+        ValueError: If the model writes several languages and a text tells none.
     """
     look = reader(saved_model)
     for number, text in enumerate(texts, start=1):
-        told_languages.report(look, number, [text])
+        told_languages.check(look, number, [text])

@@ -1,4 +1,4 @@
-"""Says which texts do not tell a model their language."""
+"""Lets texts tell a model of several languages which one it is to write."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ def reader_of_export(path: str) -> Reader:
     )
 
 
-def report(reader: Reader, number: int, texts: Iterable[str]) -> None:
-    """Say on standard error what is wrong with the texts of a line."""
+def check(reader: Reader, number: int, texts: Iterable[str]) -> None:
+    """Check the texts of a line, and say on standard error which are not translated.
+
+    Raises:
+        ValueError: If the model writes several languages and a text tells none.
+    """
     for text in texts:
-        for problem in reader.problems(number, text):
+        if problem := reader.read(number, text):
             print(problem, file=sys.stderr)

@@ -49,6 +49,7 @@ def load_export(
         or "",
         languages=tuple(description.get("languages", ())),
         language_tokens=saved_model.language_tokens(description),
+        default_language=description.get("default_language"),
         max_input_length=description.get("decoding", {}).get("max_input_length"),
         placeholders=tuple(description.get("placeholders", ())),
     )
@@ -118,6 +119,7 @@ def load_model_dir(
         target_language=default or config.target_language,
         languages=known,
         language_tokens=tokens,
+        default_language=default,
         max_input_length=limit,
         placeholders=placeholders,
     )

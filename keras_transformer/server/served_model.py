@@ -43,6 +43,8 @@ class ServedModel:
     languages: tuple[str, ...] = ()
     # What a text may begin with to tell its target language, such as ">>de<<".
     language_tokens: tuple[str, ...] = ()
+    # The language of texts that tell none; None: each must tell it.
+    default_language: str | None = None
     # Most tokens of a text; longer ones are cut. None: unknown.
     max_input_length: int | None = None
     # Names of the placeholders and tags of the vocabulary.

@@ -13,7 +13,7 @@ import fastapi
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from keras_transformer import wording
+from keras_transformer import language_tokens, wording
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
@@ -141,11 +141,29 @@ class TfServingRest:
         ]
         if not rows:
             return []
+        self._check_told(rows)
         self._check_answer(name, rows)
         found = await unless_client_leaves(request, self._queue.ask(name, rows))
         if len(found) * max(map(_num_values, found)) > _MOST_VALUES:
             raise _too_large(name, f"{len(rows)} texts")
         return found
+
+    def _check_told(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raise HTTPException if a text does not tell the model its language."""
+        tokens = self._model.language_tokens
+        if self._model.default_language is not None or not tokens:
+            return
+        for number, row in enumerate(rows, start=1):
+            if "target_language" in row:
+                continue
+            problem = language_tokens.untold(
+                row["text"].decode("utf-8", "replace"),
+                tokens,
+                f"text {number}",
+                "ask the signature multilingual, or serve with --target_language",
+            )
+            if problem:
+                raise HTTPException(400, problem)
 
     def _check_answer(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         """Raise HTTPException if an answer may be far larger than its request.

@@ -1,5 +1,7 @@
 """A model of two directions: its corpora, translations, signatures and scores."""
 
+import contextlib
+import functools
 import json
 
 import numpy as np
@@ -19,7 +21,7 @@ from tests.training.small_runs import config_of, train
 ENGLISH = ["one", "two", "three", "four", "five"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
 TEXTS = ["one two three", "vier", ""]
-UNTOLD = "The model writes several languages (de, en), and the first line does not"
+UNTOLD = r"The model writes several languages \(de, en\), and the first line does not"
 CORPORA = """
 corpora:
   - {name: words, source: words.en, target: words.de, both_directions: true}
@@ -130,7 +132,7 @@ def test_unknown_languages_are_refused_with_those_there_are(folder):
 
 
 @pytest.mark.long
-def test_the_program_takes_the_target_language(folder, program_of, capfd):
+def test_the_program_takes_the_target_language_or_refuses(folder, program_of):
     (folder / "text").write_text("one two three\nvier\n")
     (folder / "told").write_text(">>en<< one two three\n>>en<< vier\n")
     outputs = []
@@ -141,35 +143,35 @@ def test_the_program_takes_the_target_language(folder, program_of, capfd):
         )
         outputs.append(output.read_text())
     assert outputs[0] == outputs[1]
-    assert "give --target_language" not in capfd.readouterr().err
-    program_of("bin/translate.py")(
-        model_dir=folder / "model", input=folder / "text", output=folder / "untold"
-    )
-    assert UNTOLD in capfd.readouterr().err
+    for program in ("translate", "back_translate"):
+        with pytest.raises(ValueError, match=UNTOLD):
+            program_of(f"bin/{program}.py")(
+                model_dir=folder / "model",
+                input=folder / "text",
+                output=folder / "untold",
+            )
+    assert not [*folder.glob("untold*")]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "language", "is_told"),
-    [
-        ("text", {}, False),
-        ("told", {}, True),
-        ("text", {"target_language": "en"}, True),
-    ],
+    ("name", "language"),
+    [("told", {}), ("text", {"target_language": "en"}), ("text", {})],
 )
-def test_an_evaluation_says_that_the_model_is_not_told_the_language(
-    folder, program_of, capfd, name, language, is_told
-):
+def test_an_evaluation_needs_the_language(folder, program_of, name, language):
     (folder / "text").write_text("one two three\n")
     (folder / "told").write_text(">>en<< one two three\n")
-    program_of("bin/evaluate.py")(
-        model_dir=folder / "model",
-        source=folder / name,
-        reference=folder / "text",
-        bootstrap_samples=0,
-        **language,
-    )
-    assert (UNTOLD not in capfd.readouterr().err) == is_told
+    is_told = name == "told" or language
+    with (
+        contextlib.nullcontext() if is_told else pytest.raises(ValueError, match=UNTOLD)
+    ):
+        program_of("bin/evaluate.py")(
+            model_dir=folder / "model",
+            source=folder / name,
+            reference=folder / "text",
+            bootstrap_samples=0,
+            **language,
+        )
 
 
 @pytest.mark.parametrize(
@@ -178,24 +180,26 @@ def test_an_evaluation_says_that_the_model_is_not_told_the_language(
 def test_the_first_line_that_is_told_wrong_is_named(
     folder, choosing, program_of, capfd, form
 ):
-    lines = [">>de<< one", ">>fr<< two", ">>fr<< two", "three", "four"]
-    if form == "text":
-        lines = [lines[3], *lines]
-    (folder / "given").write_text("\n".join(lines) + "\n")
-    program_of("bin/translate.py")(
+    """A line in a language that the model lacks is left out."""
+    translate = functools.partial(
+        program_of("bin/translate.py"),
         model_dir=choosing.path,
         format=form,
         input=folder / "given",
         output=folder / "found",
     )
+    lines = [">>de<< one", ">>fr<< two", ">>fr<< two", "\u200b", ">>en<< four"]
+    (folder / "given").write_text("\n".join(lines) + "\n")
+    translate()
     told = capfd.readouterr().err
-    unknown, untold = ("Line 2", "line 4") if form == "lines" else ("Line 3", "the fir")
-    assert (
-        told.count(f"{unknown} begins with >>fr<<, which is none of the model's") == 1
-    )
-    assert told.count(f"(de, en), and {untold}") == 1
+    assert told.count("Line 2 begins with >>fr<<, which is none of the model's") == 1
     found = (folder / "found").read_text().splitlines()
-    assert [not line for line in found] == ["fr" in line for line in lines]
+    assert [bool(line.strip("\u200b")) for line in found] == [
+        line[2:4] in ("de", "en") for line in lines
+    ]
+    (folder / "given").write_text("\n\nthree\n" + "\n".join(lines))
+    with pytest.raises(ValueError, match=r"\(de, en\), and line 3 does not begin"):
+        translate()
 
 
 @pytest.mark.parametrize("default", [pytest.param(None, marks=pytest.mark.long), "en"])

@@ -111,6 +111,38 @@ def test_the_page_asks_for_a_language(client):
     assert ask("translate", text=">>zz<< a", target="de") == {"error": error}
 
 
+UNTOLD = "The model writes several languages (de, tlh), and text 2 does not begin with"
+
+
+@pytest.mark.parametrize("signature", ["serving_default", "nbest", "align", "prefix"])
+@pytest.mark.parametrize("form", ["inputs", "instances"])
+def test_a_prediction_is_told_its_language_or_refused(client, signature, form):
+    def predict(*texts):
+        columns = {"text": list(texts)}
+        if signature == "prefix":
+            columns["prefix"] = [""] * len(texts)
+        given = columns
+        if form == "instances":
+            rows = zip(*columns.values(), strict=True)
+            given = [dict(zip(columns, row, strict=True)) for row in rows]
+        body = {"signature_name": signature, form: given}
+        return client.post("/v1/models/translation:predict", json=body)
+
+    answer = predict(">>de<< a dog", "a dog")
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(UNTOLD)
+    for told in (">>tlh<< a dog", "\u3000>>de<<a dog", ">>zz<< a dog", " \u200b", ""):
+        assert predict(told).status_code == 200
+
+
+def test_a_prediction_takes_the_language_of_the_server():
+    model = dataclasses.replace(served(), default_language="de")
+    with testclient.TestClient(server.make_app(model, ServerConfig())) as client:
+        body = {"inputs": ["a dog"]}
+        answer = client.post("/v1/models/translation:predict", json=body)
+    assert answer.status_code == 200
+
+
 def test_a_model_of_one_pair_reads_tokens_as_text():
     app = server.make_app(make_page_model(), ServerConfig())
     with testclient.TestClient(app) as client:
