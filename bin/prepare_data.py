@@ -445,8 +445,8 @@ def _languages(tokenizer) -> tuple[str, str | None]:
     languages = _SOURCE_LANGUAGE.value or source, _TARGET_LANGUAGE.value or target
     if languages[1] is None and _CORPORA.value is None:
         raise ValueError(
-            "--target_language is needed: the vocabulary of --tokenizer_from has "
-            f"several languages ({', '.join(sorted(tokenizer.languages))})."
+            "--target_language is needed: the vocabulary has several languages "
+            f"({', '.join(sorted(tokenizer.languages))})."
         )
     return languages
 
