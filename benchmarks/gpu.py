@@ -136,11 +136,17 @@ def search() -> None:
 
 
 def _program_size(sentences: int):
-    """Return the size of the program that batches are searched with."""
+    """Return the size of the program that batches are searched with.
+
+    Batches larger than all get one of their own.
+    """
     from keras_transformer.inference import hardware, search_programs
 
-    smallest = search_programs.sizes_for(hardware.device(), 0, _SOURCE_LENGTH)[0]
-    return search_programs.Size(max(sentences, smallest.rows), 32, 1)
+    needed = search_programs.Size(sentences, _SOURCE_LENGTH, 1)
+    for size in search_programs.sizes_for(hardware.device(), 0, _SOURCE_LENGTH):
+        if size.most_rows >= needed.rows and size.width >= needed.width:
+            return size
+    return needed
 
 
 @contextlib.contextmanager

@@ -82,6 +82,17 @@ def test_batches_of_any_size_and_length_are_searched_alike(pair):
     assert (num_missed(compiled) - before).numpy().tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.long
+def test_a_batch_is_searched_in_parts(pair):
+    """With and without a part that is not full, or empty; and of more than all."""
+    plain, _ = pair
+    compiled = with_programs(plain, 0, sizes=[Size(2, 32, 1, parts=4)])
+    for count in (0, 1, 2, 3, 5, 8, 9):
+        tokens, _ = plain.source_tokens(tf.constant((TEXTS * 2)[:count], tf.string))
+        assert_same(compiled.search(tokens), plain.search(tokens))
+    assert num_missed(compiled).numpy().tolist() == [0]
+
+
 def test_a_program_does_not_pay_for_the_search_without_it(pair):
     """TensorFlow visits each operation of a branch, taken or not, if it is inlined."""
     graph = pair[1]._search.get_concrete_function().graph.as_graph_def()
