@@ -108,8 +108,11 @@ def test_a_signal_to_all_processes_ends_them_without_a_word(tmp_path, number):
         text=True,
         env={**os.environ, "PYTHONPATH": repository},
         start_new_session=True,
-        # The tests may run under nohup.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        # The tests may run under nohup, or in the background of a script.
+        preexec_fn=lambda: [
+            signal.signal(each, signal.SIG_DFL)
+            for each in (signal.SIGHUP, signal.SIGINT)
+        ],
     ) as process:
         assert process.stdout.readline() == "waiting\n"
         os.killpg(process.pid, number)
