@@ -174,9 +174,9 @@ class SearchPrograms(tf.Module):
         def run():
             rows, width, prefix_width = self._size(number)
             found = self._search_parts(
-                _in_parts(tokens, rows, width, self._pad_id),
-                _in_parts(limits[:, tf.newaxis], rows, 1, 0)[:, :, 0],
-                _in_parts(prefix, rows, prefix_width, self._pad_id),
+                self._in_parts(tokens, rows, width, self._pad_id),
+                self._in_parts(limits[:, tf.newaxis], rows, 1, 0)[:, :, 0],
+                self._in_parts(prefix, rows, prefix_width, self._pad_id),
                 num_best,
             )
             count, most = tf.size(limits), tf.reduce_max(limits)
@@ -248,6 +248,22 @@ class SearchPrograms(tf.Module):
             "num_missed": tf.gather(self._num_missed, program),
         }
 
+    @property
+    def _has_parts(self) -> bool:
+        return any(size.parts > 1 for size in self.sizes)
+
+    def _in_parts(self, values, rows, width, filler) -> tf.Tensor:
+        """Fill up `[batch, length]` to pairs of parts, or to a single one.
+
+        Returns:
+            `[parts, rows, width]`.
+        """
+        count, own = tf.unstack(tf.shape(values))
+        multiple = 2 * rows if self._has_parts else rows
+        ends = [[0, -count % multiple], [0, width - own]]
+        filled = tf.pad(values, ends, constant_values=filler)
+        return tf.reshape(filled, [-1, rows, width])
+
     def _search_parts(self, tokens, limits, prefix, num_best) -> BeamSearchResult:
         """Search parts of a batch, `[parts, rows, ...]`, and join their results."""
 
@@ -255,7 +271,7 @@ class SearchPrograms(tf.Module):
             part = (values[number] for values in (tokens, limits, prefix))
             return self._program(*part, num_best)
 
-        if all(size.parts == 1 for size in self.sizes):
+        if not self._has_parts:
             return search(0)
 
         def search_two(number):
@@ -291,14 +307,6 @@ class SearchPrograms(tf.Module):
         """Return rows, width and prefix width of a program."""
         sizes = [(size.rows, size.width, size.prefix) for size in self.sizes]
         return tf.unstack(tf.gather(tf.constant(sizes), number))
-
-
-def _in_parts(values, rows, width, filler) -> tf.Tensor:
-    """Fill up `[batch, length]` to an even number of parts, `[parts, rows, width]`."""
-    count, own = tf.unstack(tf.shape(values))
-    ends = [[0, -count % (2 * rows)], [0, width - own]]
-    filled = tf.pad(values, ends, constant_values=filler)
-    return tf.reshape(filled, [-1, rows, width])
 
 
 def _joined(pairs) -> tf.Tensor:

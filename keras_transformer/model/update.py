@@ -85,7 +85,7 @@ def apply_if_finite(
     variables: Sequence[keras.Variable],
     is_finite: Tensor,
     *,
-    may_branch: bool = True,
+    may_branch: bool,
 ) -> None:
     """Apply gradients to this replica's copies of the variables, if they are finite.
 

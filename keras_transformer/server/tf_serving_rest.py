@@ -150,9 +150,9 @@ class TfServingRest:
 
     def _check_told(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Raise HTTPException if a text does not tell the model its language."""
-        tokens = self._model.language_tokens
-        if self._model.default_language is not None or not tokens:
+        if self._model.default_language is not None:
             return
+        tokens = self._model.language_tokens
         for number, row in enumerate(rows, start=1):
             if "target_language" in row:
                 continue
