@@ -27,9 +27,14 @@ def model_dir(shared_data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def expected(model_dir):
+def translator(model_dir):
+    """One for all tests: it traces its search once."""
+    return model_dir.load_translator()
+
+
+@pytest.fixture(scope="module")
+def expected(translator):
     """The translations of sources that begin with each language."""
-    translator = model_dir.load_translator()
     return {
         code: [
             each.text
@@ -84,14 +89,12 @@ FORMS = [
 ]
 
 
-def translated(model_dir, given, code):
+def translated(translator, given, code):
     """The text with the translations of its sentences, and without the language."""
     expected = given.replace("{token} ", "").replace("{token}", "")
     sentences = ["One two.", "Four dogs.", "Hello!"]
     told = [f">>{code}<< {sentence}" for sentence in sentences]
-    for sentence, found in zip(
-        sentences, model_dir.load_translator().translate(told), strict=True
-    ):
+    for sentence, found in zip(sentences, translator.translate(told), strict=True):
         assert found.text
         expected = expected.replace(sentence, found.text)
     return expected
@@ -100,7 +103,7 @@ def translated(model_dir, given, code):
 @pytest.mark.long
 @pytest.mark.parametrize(("form", "given"), FORMS)
 def test_programs_take_the_language_from_the_text_or_the_flag(
-    model_dir, program_of, tmp_path, capfd, form, given
+    model_dir, translator, program_of, tmp_path, capfd, form, given
 ):
     """The output has the layout of the text, and no language."""
     outputs = []
@@ -116,7 +119,7 @@ def test_programs_take_the_language_from_the_text_or_the_flag(
                 **language,
             )
             outputs.append(tmp_path.joinpath("found").read_text())
-        expected = translated(model_dir, given, code)
+        expected = translated(translator, given, code)
         assert outputs[-2] == expected
         assert "".join(outputs[-1].split()) == "".join(expected.split())
     assert outputs[0] != outputs[2]
@@ -124,9 +127,9 @@ def test_programs_take_the_language_from_the_text_or_the_flag(
 
 
 @pytest.mark.long
-def test_nothing_is_invented(model_dir):
+def test_nothing_is_invented(translator):
     texts = [">>deu<<", ">>deu<< ", "\t>>nld<<\u00a0", ">>fra<< A"]
-    for found in model_dir.load_translator().translate(texts):
+    for found in translator.translate(texts):
         assert (found.text, found.score) == ("", 0.0)
 
 
@@ -139,9 +142,9 @@ def client(model_dir):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("form", "given"), FORMS[1:])
-def test_the_server_translates_into_each_language(client, model_dir, form, given):
+def test_the_server_translates_into_each_language(client, translator, form, given):
     for code, other in (("deu", "nld"), ("nld", "deu")):
-        expected = translated(model_dir, given, code)
+        expected = translated(translator, given, code)
         for token, target in ((f">>{code}<<", other), ("", code)):
             fields = {"source": "en", "target": target, "format": form}
             answer = client.post(
@@ -154,18 +157,20 @@ def test_the_server_translates_into_each_language(client, model_dir, form, given
 
 
 @pytest.mark.long
-def test_an_export_is_told_languages(model_dir, program_of, tmp_path):
+def test_an_export_is_told_languages(model_dir, translator, program_of, tmp_path):
     """By texts, one after the other and as a document, and by its own language."""
-    export = program_of("export/export_saved_model.py")
-    for name, language in (("any", {}), ("nld", {"target_language": "nld"})):
-        summary = export(
-            model_dir=model_dir.path,
-            export_dir=tmp_path / name,
-            signatures="serving_default,document",
-            **language,
-        )
-        assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
-        assert summary["default_language"] == language.get("target_language")
+    saved_model.export(translator, tmp_path / "any", signatures=[saved_model.SIGNATURE])
+    described = saved_model.read_description(tmp_path / "any" / "1")
+    assert described["language_tokens"] == [">>deu<<", ">>nld<<"]
+    assert described["default_language"] is None
+    summary = program_of("export/export_saved_model.py")(
+        model_dir=model_dir.path,
+        export_dir=tmp_path / "nld",
+        signatures="serving_default,document",
+        target_language="nld",
+    )
+    assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
+    assert summary["default_language"] == "nld"
     (tmp_path / "given").write_text(">>deu<< Hello!\nHello!\n")
     for name, code, is_told in (("any", "deu", False), ("nld", "nld", True)):
         translate = functools.partial(
@@ -177,8 +182,8 @@ def test_an_export_is_told_languages(model_dir, program_of, tmp_path):
         if is_told:
             translate()
             found = (tmp_path / "found").read_text().split("\n")
-            assert found[0] == translated(model_dir, "Hello!", "deu")
-            assert found[1] == translated(model_dir, "Hello!", code)
+            assert found[0] == translated(translator, "Hello!", "deu")
+            assert found[1] == translated(translator, "Hello!", code)
         else:
             problem = "line 2 does not begin with one, such as '>>deu<<': export it"
             with pytest.raises(ValueError, match=problem):
@@ -188,7 +193,7 @@ def test_an_export_is_told_languages(model_dir, program_of, tmp_path):
     texts = tf.constant([given.format(token=">>deu<<"), given.format(token="")])
     document = loaded.signatures["document"](text=texts)["translation"].numpy()
     for found, code in zip(document, ("deu", "nld"), strict=True):
-        assert found.decode().split() == translated(model_dir, given, code).split()
+        assert found.decode().split() == translated(translator, given, code).split()
 
 
 def test_the_language_of_the_import_is_that_of_texts_without(shared_data, tmp_path):
