@@ -120,7 +120,9 @@ def decode_step(
         past_mask=added_mask(_visible(config, past, step)),
         memory_mask=added_mask(source["mask"]),
     )
-    layer_step = trace_once(functools.partial(_layer_step, config))
+    # XLA moves a transpose into the products beside it.
+    transpose = tf.transpose if weights.is_for_xla else packed_kernels.transpose
+    layer_step = trace_once(functools.partial(_layer_step, config, transpose))
     new_cache = []
     for own_weights, memory, layer_cache in zip(
         layers, source["memory"], cache, strict=True
@@ -163,6 +165,7 @@ def _visible(config, past, step) -> tf.Tensor:
 
 def _layer_step(
     config: ModelConfig,
+    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
     x: tf.Tensor,
     weights: LayerWeights,
     inputs: StepInputs,
@@ -173,6 +176,7 @@ def _layer_step(
 
     Args:
         config: Configuration of the model.
+        transpose: Transposes the heads.
         x: float `[batch * beam, d_model]`.
         weights: Weights of this layer.
         inputs: Inputs of the step.
@@ -185,16 +189,30 @@ def _layer_step(
 
     def self_attention(x):
         nonlocal cache
-        query, *new = _project(config, x, weights.self_attention, inputs.beam_size)
+        query, *new = _project(
+            config, transpose, x, weights.self_attention, inputs.beam_size
+        )
         cache = tuple(map(kv_cache.write, cache, new, inputs.areas))
         return _attend(
-            config, query, *cache, inputs.past_mask, weights.self_attention_output
+            config,
+            transpose,
+            query,
+            *cache,
+            inputs.past_mask,
+            weights.self_attention_output,
         )
 
     def cross_attention(x):
-        (query,) = _project(config, x, weights.cross_attention, inputs.beam_size)
+        (query,) = _project(
+            config, transpose, x, weights.cross_attention, inputs.beam_size
+        )
         return _attend(
-            config, query, *memory, inputs.memory_mask, weights.cross_attention_output
+            config,
+            transpose,
+            query,
+            *memory,
+            inputs.memory_mask,
+            weights.cross_attention_output,
         )
 
     def feed_forward(x):
@@ -228,6 +246,7 @@ def _normalize(config, x, norm: Norm) -> tf.Tensor:
 
 def _project(
     config: ModelConfig,
+    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
     inputs: tf.Tensor,
     kernels: list[PackedKernel],
     beam_size: int | tf.Tensor,
@@ -236,6 +255,7 @@ def _project(
 
     Args:
         config: Configuration of the model.
+        transpose: Same as in `_layer_step`.
         inputs: float `[batch * beam, d_model]`.
         kernels: The projections, those of equal width joined in one kernel. Values of
             another width than queries and keys come last.
@@ -249,20 +269,20 @@ def _project(
     for kernel, dim in zip(kernels, dims, strict=False):
         heads = (config.num_heads, dim)
         split = _whole_heads if kernel.is_whole else _packed_heads
-        projected += tf.unstack(split(inputs, kernel, heads, beam_size))
+        projected += tf.unstack(split(transpose, inputs, kernel, heads, beam_size))
     return projected
 
 
-def _whole_heads(inputs, kernel, heads, beam_size) -> tf.Tensor:
+def _whole_heads(transpose, inputs, kernel, heads, beam_size) -> tf.Tensor:
     """Map to `[projections, batch, heads, beam, width]`."""
     product = packed_kernels.multiply(inputs, kernel)
     num_heads, width = heads
     count = product.shape[-1] // (num_heads * width)
     split = reshape(product, (-1, beam_size, count, num_heads, width))
-    return tf.transpose(split, (2, 0, 3, 1, 4))
+    return transpose(split, (2, 0, 3, 1, 4))
 
 
-def _packed_heads(inputs, kernel, heads, beam_size) -> tf.Tensor:
+def _packed_heads(transpose, inputs, kernel, heads, beam_size) -> tf.Tensor:
     """Same as `_whole_heads`, for a kernel in blocks."""
     product = packed_kernels.multiply_blocks(inputs, kernel)
     num_heads, dim = heads
@@ -272,12 +292,13 @@ def _packed_heads(inputs, kernel, heads, beam_size) -> tf.Tensor:
     blocks_of_head = dim // width
     count = kernel.blocks.shape[0] // (num_heads * blocks_of_head)
     sizes = (count, num_heads, blocks_of_head, -1, beam_size, width)
-    split = packed_kernels.transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
+    split = transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
     return tf.reshape(split, (count, -1, num_heads, beam_size, dim))
 
 
 def _attend(
     config: ModelConfig,
+    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
     query: tf.Tensor,
     key: tf.Tensor,
     value: tf.Tensor,
@@ -288,6 +309,7 @@ def _attend(
 
     Args:
         config: Configuration of the model.
+        transpose: Same as in `_layer_step`.
         query: float `[batch, heads, beam, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.
@@ -299,7 +321,6 @@ def _attend(
     """
     batch, _, beam_size, _ = query.shape
     heads, _ = scaled_dot_product_attention(query, key, value, mask_term=mask_term)
-    transpose = tf.transpose if output.is_whole else packed_kernels.transpose
     joined = transpose(heads, (0, 2, 1, 3))
     # A known number of rows must stay known: shapes in a loop must not change.
     num_rows = batch * beam_size if batch and beam_size else -1

@@ -9,6 +9,7 @@ of 0.63 and 128 rows in 3.4 instead of 5.7.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import keras
@@ -19,12 +20,15 @@ from keras_transformer.inference import hardware
 # Approximate columns of a block. On a CPU with AVX2 and without AVX-512, 4 rows take
 # three quarters of the time with narrow blocks, 128 rows the same time.
 _WIDE, _NARROW = 64, 16
+# Up to so many weights a kernel stays whole: it is in a core's cache, so layouts are
+# equally fast, and only products of blocks must be transposed.
+_FEW_WEIGHTS = 100_000
 
 _BITS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by size in bytes
 
 
 class PackedKernel(NamedTuple):
-    """A linear map; its kernel in blocks, or whole for XLA, which packs by itself."""
+    """A linear map; its kernel in blocks, or whole if small, or for XLA."""
 
     blocks: tf.Tensor  # float [blocks, width_in, width]; whole: [width_in, width_out]
     bias: tf.Tensor | None = None  # float [width_out]
@@ -36,20 +40,26 @@ class PackedKernel(NamedTuple):
 
 
 def pack(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
-    """Pack linear maps of the same input into one kernel, in order.
+    """Pack linear maps of the same input into one kernel, in order, unless it is small.
 
     Args:
         layers: The maps, all with a bias or all without. Activations are ignored.
         unit: Number of columns that belong together, such as those of a head: no block
             has columns of two units. Must divide the width of each map.
     """
+    num_weights = sum(math.prod(layer.kernel.shape) for layer in layers)
+    if num_weights <= _FEW_WEIGHTS:
+        return whole(layers, unit)
     dtype, width = layers[0].compute_dtype, _fitting_width(unit)
     blocks = [_split(tf.cast(layer.kernel, dtype), width) for layer in layers]
     return PackedKernel(tf.concat(blocks, axis=0), _joined_bias(layers))
 
 
 def whole(layers: list[keras.layers.Dense], unit: int) -> PackedKernel:
-    """Join linear maps of the same input in one matrix; arguments same as in `pack`."""
+    """Join linear maps of the same input in one matrix; arguments same as in `pack`.
+
+    XLA packs by itself.
+    """
     del unit
     kernels = [tf.cast(layer.kernel, layer.compute_dtype) for layer in layers]
     return PackedKernel(tf.concat(kernels, axis=1), _joined_bias(layers))

@@ -9,6 +9,7 @@ from keras_transformer.inference import (
     decoder_step,
     full_pass,
     kv_cache,
+    packed_kernels,
     prepared_weights,
 )
 from keras_transformer.inference.decoder_step import decode_step
@@ -22,8 +23,13 @@ def model(request):
 
 
 @pytest.mark.parametrize("is_traced", [False, True])
-def test_cached_steps_equal_the_whole_pass(model, is_traced):
-    """Hypotheses wander between three slots; each finds its past through ancestry."""
+def test_cached_steps_equal_the_whole_pass(model, is_traced, monkeypatch):
+    """Hypotheses wander between three slots; each finds its past through ancestry.
+
+    With kernels that stay whole, and with those that are cut into blocks.
+    """
+    if is_traced:
+        monkeypatch.setattr(packed_kernels, "_FEW_WEIGHTS", 0)
     num_beams, steps = 3, TARGET.shape[1]
     slots = np.random.default_rng(3).integers(num_beams, size=steps)
     inputs = np.array(model.shift_right(TARGET))

@@ -11,6 +11,26 @@ from keras_transformer.layers.attention import MultiHeadAttention, added_mask
 from keras_transformer.layers.embedding import TokenEmbedding
 
 
+@pytest.fixture(autouse=True)
+def small_kernels_too(monkeypatch):
+    """Cut kernels of any size into blocks."""
+    monkeypatch.setattr(packed_kernels, "_FEW_WEIGHTS", 0)
+
+
+def test_few_weights_stay_one_matrix(monkeypatch):
+    layers = [keras.layers.Dense(units, use_bias=False) for units in (6, 12)]
+    for layer in layers:
+        layer.build((None, 4))
+    monkeypatch.setattr(packed_kernels, "_FEW_WEIGHTS", 72)
+    joined = packed_kernels.pack(layers, 6)
+    assert joined.is_whole
+    np.testing.assert_array_equal(
+        joined.blocks, np.concatenate([layer.kernel for layer in layers], axis=1)
+    )
+    monkeypatch.setattr(packed_kernels, "_FEW_WEIGHTS", 71)
+    assert not packed_kernels.pack(layers, 6).is_whole
+
+
 def with_random_weights(layer):
     draw = np.random.default_rng(5)
     layer.set_weights([draw.normal(size=w.shape) for w in layer.get_weights()])
@@ -128,12 +148,15 @@ def test_bits_are_transposed_as_numbers(dtype):
 
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("key_dim, value_dim", [(3, 3), (3, 5), (32, 32), (32, 48)])
+@pytest.mark.parametrize("few_weights", [0, 100_000])
 def test_attention_of_steps_is_that_of_sentences(
-    key_dim, value_dim, use_bias, monkeypatch
+    key_dim, value_dim, use_bias, few_weights, monkeypatch
 ):
     """As if the beam were a sentence; heads fill one block of columns or several."""
     monkeypatch.setattr(packed_kernels.hardware, "has_avx2_alone", lambda: True)
     monkeypatch.setattr(packed_kernels.hardware, "has_gpu", lambda: False)
+    monkeypatch.setattr(packed_kernels, "_FEW_WEIGHTS", few_weights)
+    transpose = packed_kernels.transpose
     inputs = np.random.default_rng(4).normal(size=(3, 5, 6)).astype("float32")
     layer = MultiHeadAttention(6, 2, key_dim, value_dim, use_bias=use_bias)
     layer.build((None, None, 6))
@@ -144,10 +167,10 @@ def test_attention_of_steps_is_that_of_sentences(
         packed_kernels.pack, layer, "query", "key", "value"
     )
     assert len(kernels) == (1 if value_dim == key_dim else 2)
-    query, key, value = decoder_step._project(config, flat, kernels, beam_size=5)
+    query, key, value = decoder_step._project(config, transpose, flat, kernels, 5)
     mask = np.tril(np.ones((1, 5, 5), bool))
     output = packed_kernels.pack([layer.output_projection], unit=6)
     term = added_mask(mask)
-    outputs = decoder_step._attend(config, query, key, value, term, output)
+    outputs = decoder_step._attend(config, transpose, query, key, value, term, output)
     expected, _ = layer(inputs, attention_mask=mask)
     np.testing.assert_allclose(outputs, np.reshape(expected, (15, 6)), atol=1e-4)
