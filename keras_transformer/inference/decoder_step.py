@@ -337,6 +337,10 @@ def _logits(weights: StepWeights, x: tf.Tensor, vocab_size: int) -> tf.Tensor:
         vocab_size = weights.output.shape[0]
 
     def by_matrix():
+        if weights.is_for_xla:
+            # On a CPU 16 rows take 2.0 ms instead of 3.4 the other way round, 4 rows
+            # as long (8,000 words, AVX2).
+            return tf.transpose(matmul_transpose_b(weights.output, x))
         # As a batch of one: on a CPU TensorFlow's product of plain matrices, one of
         # them transposed, takes 1.5 times as long (128 rows, 37,000 words).
         logits = matmul_transpose_b(x[tf.newaxis], weights.output)[0]
