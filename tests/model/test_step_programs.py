@@ -25,7 +25,10 @@ from tests.model.test_train_step import batch
 SIZES = {"vocab_size": 13, "num_layers": 1, "d_model": 16, "d_ff": 16, "num_heads": 2}
 ROWS = 8
 PAIRS = batch(ROWS)
-PACKED = np.array([[5, 3, 4, 6, 3, 7, 3, 0], [8, 9, 3, 6, 7, 3, 4, 3]] * 4, "int32")
+# The first replica's rows have fewer tokens.
+PACKED = np.array(
+    [[5, 3, 4, 3, 7, 3, 0, 0]] * 4 + [[8, 9, 3, 6, 7, 3, 4, 3]] * 4, "int32"
+)
 WEIGHTS = np.array([1, 0, 2, 1, 0.5, 3, 1, 1], "float32")
 ALIGNED = np.random.default_rng(5).random((ROWS, 5, 5)) < 0.3
 
