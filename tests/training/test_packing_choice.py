@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -19,7 +20,7 @@ from keras_transformer.training import run_checks, run_setup
 from keras_transformer.training.heartbeat import Heartbeat
 from keras_transformer.training.run_options import RunOptions
 from keras_transformer.training.strategies import Process
-from tests.training.small_runs import config_of, train
+from tests.training.small_runs import config_of, train, weights
 
 GPU = [tf.config.LogicalDevice("/device:GPU:0", "GPU")]
 
@@ -107,20 +108,20 @@ def test_a_corpus_that_cannot_be_opened_is_not_taken_for_one_without_ends(
         decided(corpus, tmp_path, config_of(corpus), jit_compile="true")
 
 
-@pytest.mark.long
-def test_a_run_under_xla_has_one_shape_and_a_second_compiles_nothing(
-    corpus, tmp_path, repository
-):
-    """As many programs are kept on disk as the run says it compiles."""
+@pytest.fixture
+def start(corpus, tmp_path, repository):
+    """Run a tiny training under XLA as a program; return what it prints."""
 
-    def start(folder, *arguments):
+    def run(folder, train_steps):
         given = ["--preset=tiny", "--num_layers=1", "--d_model=6", "--d_ff=7"]
         given += ["--num_heads=2", "--tokens_per_batch=150", "--max_length=40"]
-        given += ["--train_steps=2", "--bleu_sentences=0", "--json", *arguments]
+        given += [f"--train_steps={train_steps}", "--bleu_sentences=0"]
+        given += ["--log_every_steps=1", "--json"]
         ended = subprocess.run(
             [
                 *(sys.executable, repository / "bin" / "train.py"),
-                *(f"--data_dir={corpus}", f"--model_dir={folder}", *given),
+                *(f"--data_dir={corpus}", f"--model_dir={tmp_path / folder}"),
+                *("--jit_compile=true", *given),
             ],
             capture_output=True,
             text=True,
@@ -128,12 +129,19 @@ def test_a_run_under_xla_has_one_shape_and_a_second_compiles_nothing(
         assert ended.returncode == 0, ended.stderr[-3000:]
         return ended.stdout
 
+    return run
+
+
+@pytest.mark.long
+def test_a_run_under_xla_has_one_shape_and_a_second_compiles_nothing(start, tmp_path):
+    """As many programs are kept on disk as the run says it compiles."""
+
     def kept():
         cache = pathlib.Path(os.environ["XDG_CACHE_HOME"], "keras_transformer", "xla")
         return {path for path in cache.glob("*/*") if path.suffix != ".tmp"}
 
     before = kept()
-    said = start(tmp_path / "first", "--jit_compile=true")
+    said = start("first", 2)
     number = int(re.search(r"under XLA \((\d+) compilations\)", said)[1])
     first = kept()
     assert len(first - before) == number
@@ -141,5 +149,17 @@ def test_a_run_under_xla_has_one_shape_and_a_second_compiles_nothing(
     assert len(re.findall(r"\ncompiled the training step in \d+ s\n", said)) == number
     assert json.loads(said.splitlines()[-1])["num_shapes"] == 1
     assert ModelDir(tmp_path / "first").read_config().training.pack is True
-    start(tmp_path / "second", "--jit_compile=true")
+    start("second", 2)
     assert kept() == first
+
+
+@pytest.mark.long
+def test_a_resumed_run_under_xla_ends_bit_for_bit_where_it_would_have(start, tmp_path):
+    """Stopped after step 3, with dropout on: the same rows, masks and weights."""
+    start("whole", 6)
+    start("run", 3)
+    assert re.findall(r"\nstep (\d)/6", start("run", 6)) == ["4", "5", "6"]
+    assert ModelDir(tmp_path / "run").read_config().training.pack is True
+    resumed, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
+    for ours, theirs in zip(resumed, whole, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
