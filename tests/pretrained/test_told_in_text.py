@@ -159,18 +159,20 @@ def test_the_server_translates_into_each_language(client, translator, form, give
 @pytest.mark.long
 def test_an_export_is_told_languages(model_dir, translator, program_of, tmp_path):
     """By texts, one after the other and as a document, and by its own language."""
-    saved_model.export(translator, tmp_path / "any", signatures=[saved_model.SIGNATURE])
-    described = saved_model.read_description(tmp_path / "any" / "1")
-    assert described["language_tokens"] == [">>deu<<", ">>nld<<"]
-    assert described["default_language"] is None
-    summary = program_of("export/export_saved_model.py")(
-        model_dir=model_dir.path,
-        export_dir=tmp_path / "nld",
-        signatures="serving_default,document",
-        target_language="nld",
-    )
-    assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
-    assert summary["default_language"] == "nld"
+    export = program_of("export/export_saved_model.py")
+    for name, options in (
+        ("any", {"signatures": "serving_default"}),
+        ("nld", {"signatures": "serving_default,document", "target_language": "nld"}),
+    ):
+        summary = export(
+            model_dir=model_dir.path,
+            export_dir=tmp_path / name,
+            device="none",
+            warmup=False,
+            **options,
+        )
+        assert summary["language_tokens"] == [">>deu<<", ">>nld<<"]
+        assert summary["default_language"] == options.get("target_language")
     (tmp_path / "given").write_text(">>deu<< Hello!\nHello!\n")
     for name, code, is_told in (("any", "deu", False), ("nld", "nld", True)):
         translate = functools.partial(
