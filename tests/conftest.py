@@ -10,6 +10,11 @@ import shutil
 import sys
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# Of programs that run once, compiling is most of the time. Theirs too that tests start.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
 
 from keras_transformer.cli import startup
 
@@ -221,14 +226,17 @@ def without_mecab(monkeypatch):
 
 @pytest.fixture(scope="session")
 def program_of(repository):
-    """Return what runs a program's `main`, in this process, with flags as arguments."""
+    """Return what runs a program's `main`, in this process, with flags as arguments.
+
+    They may also be given as on a command line.
+    """
 
     def load(path):
         spec = importlib.util.spec_from_file_location("program", repository / path)
         program = importlib.util.module_from_spec(spec)
 
-        def run(**given):
-            arguments = [f"--{name}={value}" for name, value in given.items()]
+        def run(*arguments, **given):
+            arguments += tuple(f"--{name}={value}" for name, value in given.items())
             try:
                 with flagsaver.flagsaver():
                     for name in flags.FLAGS:  # another program's may have this name

@@ -190,28 +190,16 @@ def test_a_start_is_killed_after_its_result():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--timed=model"], "--timed must be among model_dir, saved_model, train."),
-        (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
-        (["--preset=parsing_tiny"], "--preset=parsing_tiny is for parsing, but this"),
+        ({"steps": 7, "source_length": 11}, "--steps must be at least --source_length"),
+        ({"preset": "parsing_tiny"}, "--preset=parsing_tiny is for parsing, but this"),
+        ({"timed": "model"}, "--timed must be among model_dir, saved_model, train."),
     ],
 )
-def test_a_start_that_cannot_be_timed_is_rejected(repository, arguments, message):
-    ended = run(repository, "startup.py", *arguments)
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].startswith(f"startup.py: {message}")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--steps=7", "--source_length=11"], "--steps must be at least --source_len"),
-        (["--preset=parsing_tiny"], "--preset=parsing_tiny is for parsing, but this"),
-    ],
-)
-def test_a_search_that_cannot_be_timed_is_rejected(repository, arguments, message):
-    ended = run(repository, "decode.py", *arguments)
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].startswith(f"decode.py: {message}")
+def test_what_cannot_be_timed_is_rejected(program_of, arguments, message):
+    programs = ["decode", "startup"][arguments.keys() == {"timed"} :]
+    for program in programs:
+        with pytest.raises(ValueError, match=message):
+            program_of(f"benchmarks/{program}.py")(**{"preset": "tiny", **arguments})
 
 
 def test_a_file_is_timed_beside_ctranslate2(repository, tmp_path):

@@ -1,12 +1,16 @@
 """Every command of the documents runs, at a small size, or is left out with a reason.
 
-Commands run as they stand, in a shell, page after page, with flags after them that make
-them small; a later flag wins over an earlier one.
+Commands run as they stand, page after page, with flags after them that make them small;
+a later flag wins over an earlier one. Those of the README run in a shell; of the other
+pages only what needs one does, and programs run in this process, which has TensorFlow.
 """
 
+import contextlib
 import gzip
+import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -47,9 +51,15 @@ NOT_RUN = {
     r"^python export/serve\.py --model_dir=": "another server beside that of the tests",
     r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
 }
+# A program that may run in the process of the tests: it starts no other processes.
+HERE = re.compile(
+    r"python (?P<program>(bin|export)/(?!launch|reproduce|translate_beam)\w+\.py)"
+    r"(?P<flags>( [^|<>;&$]+)?)"
+)
 TINY = ["--num_layers=1", "--d_model=16", "--d_ff=16", "--num_heads=2"]
 STEPS = ["--train_steps=20", "--warmup_steps=10", "--checkpoint_every_steps=5"]
 STEPS += ["--tokens_per_batch=300", "--evaluate_every_steps=20", "--average_last=2"]
+STEPS += ["--bleu_sentences=0"]
 SEARCH = ["--extra_decode_length=3", "--max_input_length=40"]
 # What makes a program's work small.
 SMALL = {
@@ -118,8 +128,10 @@ def test_every_flag_of_a_command_exists(repository, reference):
 class Folder:
     """A folder in which commands run as in a checkout."""
 
-    def __init__(self, path, repository):
+    def __init__(self, path, repository, program_of=None):
         self.path = path
+        self.program_of = program_of
+        self.have_run = set()
         for name in ("bin", "export", "benchmarks", "robustness", "tests"):
             (path / name).symlink_to(repository / name)
         self.environment = {
@@ -142,8 +154,22 @@ class Folder:
         assert result.returncode == 0, (text, result.stdout, result.stderr[-3000:])
         return result.stdout
 
+    def run_command(self, text):
+        """Run a program here, and other commands in a shell; return what it prints."""
+        line = HERE.fullmatch(text.replace('"$PWD/exports/my"', "exports/my"))
+        if not (line and self.program_of):
+            return self.run(text)
+        printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        with contextlib.chdir(self.path), contextlib.redirect_stdout(printed):
+            self.program_of(line["program"])(*shlex.split(line["flags"]))
+        printed.seek(0)
+        return printed.read()
+
     def run_page(self, repository, page, replace=()):
-        """Run every command of a page that is not left out; return what they print."""
+        """Run the commands of a page and return what they print.
+
+        But for those that are left out, and those that a page before has as they are.
+        """
         printed = []
         for command in commands.commands(repository, page):
             if reason_not_to_run(command):
@@ -151,7 +177,9 @@ class Folder:
             text = made_small(command)
             for pattern, replacement in replace:
                 text = re.sub(pattern, replacement, text)
-            printed.append(self.run(text))
+            if text not in self.have_run:
+                printed.append(self.run_command(text))
+            self.have_run.add(text)
         return printed
 
 
@@ -168,6 +196,9 @@ def made_small(command):
             extra = [*extra, "--max_length=60"]
         if program == "bin/train.py" and "_fast" in text:
             extra = [*extra, "--num_encoder_layers=2"]
+        is_export = program == "export/export_saved_model.py"
+        if is_export and re.search(r"--(ensemble|shortlist|device=gpu)\b", text):
+            extra = [*extra, "--signatures=serving_default"]
         text = " ".join([text, *extra])
     return text
 
@@ -186,9 +217,9 @@ def write_text(folder, repository):
 
 
 @pytest.fixture(scope="module")
-def worked(repository, tmp_path_factory):
+def worked(repository, program_of, tmp_path_factory):
     """The folder after the tutorial, with what it printed, and a server."""
-    folder = Folder(tmp_path_factory.mktemp("tutorial"), repository)
+    folder = Folder(tmp_path_factory.mktemp("tutorial"), repository, program_of)
     write_text(folder, repository)
     served = "python -m tests.export.small_server exports/my/1"
     local = [(re.escape(served), "true"), (r"^(curl|python export/client).*", "true")]

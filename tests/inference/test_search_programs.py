@@ -110,19 +110,18 @@ def test_texts_become_the_same_texts(pair):
 
 
 CASES = {
-    "greedy": ({}, {"beam_size": 1}),
-    "no early stop": ({"norm_placement": "pre"}, {"beam_size": 8, "num_best": 8}),
+    "greedy": ({"num_layers": 1}, {"beam_size": 1}),
     "early stop, forced ends": (
-        {"position_encoding": "learned", "num_positions": 40},
+        {"num_layers": 1, "position_encoding": "learned", "num_positions": 40},
         {"early_stopping": True, "force_eos": True, "num_best": 2},
     ),
     "repetitions": (
         {"attention_window": 3, "num_heads": 1},
         {"no_repeat_ngram_size": 2, "max_repetitions": 1},
     ),
-    "probabilities of what is possible": (
-        {"key_dim": 5, "value_dim": 11, "output_bias": True},
-        {"renormalize": True, "max_output_length": 9},
+    "no early stop, probabilities of what is possible": (
+        {"norm_placement": "pre", "key_dim": 5, "value_dim": 11, "output_bias": True},
+        {"beam_size": 8, "num_best": 8, "renormalize": True, "max_output_length": 9},
     ),
     "as in Marian": (
         VARIANTS["as in Marian"],
@@ -166,11 +165,9 @@ def test_prefixes_rules_placeholders_and_ensembles():
         others=[choosing_model(first.model.config, 9)],
         token_rules=[rule],
     )
-    compiled = with_programs(plain, LARGEST, LARGEST + 1)
+    compiled = with_programs(plain, LARGEST + 1)
     texts = tf.constant([f"{text} {' '.join(names)}" for text in LINES])
     prefixes = tf.constant(["zwei", "", "A dog runs fast", "", "2"])
-    tokens, _ = plain.source_tokens(texts)
-    assert_same(compiled.search(tokens), plain.search(tokens))
     found, expected = (
         each.translate_with_prefix(texts, prefixes) for each in (compiled, plain)
     )

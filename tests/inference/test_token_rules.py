@@ -54,7 +54,7 @@ def test_samples_and_exports_obey(tmp_path):
     assert banned
     bound = make_translator(beam_size=1, token_rules=[none_of(banned)])
     assert not {*banned} & samples(bound)
-    version = saved_model.export(bound, tmp_path)
+    version = saved_model.export(bound, tmp_path, signatures=["serving_default"])
     wanted = [each.text for each in bound.translate(LINES)]
     assert [each.text for each in saved_model.translate(version, LINES)] == wanted
     assert wanted != [each.text for each in free.translate(LINES)]

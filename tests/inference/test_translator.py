@@ -466,7 +466,7 @@ def test_a_failed_export_leaves_nothing(parts, tmp_path, monkeypatch):
     with pytest.raises(
         OSError, match="Could not write the export into .*: No space left on device\\. "
     ):
-        saved_model.export(make(parts), tmp_path)
+        saved_model.export(make(parts), tmp_path, signatures=["score"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -31,7 +31,7 @@ def test_killed_exports_leave_only_complete_versions(tmp_path, monkeypatch, repo
         seed=2,
     )
     assert left["unfinished"] <= 1  # each export deletes the leftovers of the last kill
-    saved_model.export(translator, tmp_path)
+    saved_model.export(translator, tmp_path, signatures=["score"])
     names = [path.name for path in tmp_path.iterdir()]
     assert len(names) == left["versions"] + 1
     assert all(name.isdigit() for name in names)

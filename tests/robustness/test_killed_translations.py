@@ -9,13 +9,21 @@ from robustness import kills
 from tests.small_models import make_translator
 
 
+@pytest.fixture(scope="module")
+def version(tmp_path_factory):
+    return saved_model.export(
+        make_translator(),
+        tmp_path_factory.mktemp("export"),
+        signatures=["serving_default", "sample"],
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "name"), [("translate", "out"), ("back_translate", "out.gz")]
 )
-def test_killed_translations_are_equal(tmp_path, repository, program, name):
+def test_killed_translations_are_equal(tmp_path, repository, version, program, name):
     """robustness/killed_translations.py does it with any text and model."""
-    version = saved_model.export(make_translator(), tmp_path / "export", check_texts=())
     lines = [f"{number} one {'two ' * (number % 7)}" for number in range(300)]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
     command = [

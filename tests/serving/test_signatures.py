@@ -450,12 +450,9 @@ def test_exports_store_packed_kernels_and_the_weights_that_are_read(
     precision, tmp_path
 ):
     translator = make_translator(precision=precision)
-    texts = ["A dog runs!", "one two"]
     stored = {}
     for name in ("serving_default", "align", "score"):
-        version = saved_model_lib.export(
-            translator, tmp_path, signatures=[name], check_texts=texts
-        )
+        version = saved_model_lib.export(translator, tmp_path, signatures=[name])
         stored[name] = stored_numbers(version)[tf.as_dtype(precision)]
     packed = sum(
         map(tf.size, prepared_variables(translator.with_prepared_weights()))
@@ -476,19 +473,18 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
     """Loading time grows with the variables of each function."""
     translator = make_translator()
     config, counts = translator.model.config, []
-    for encoder, decoder in ((1, 1), (3, 3), (3, 1)):
+    for encoder, decoder in ((1, 1), (2, 3)):
         depths = {"num_encoder_layers": encoder, "num_decoder_layers": decoder}
         model = Transformer(dataclasses.replace(config, **depths))
         version = saved_model_lib.export(
             Translator(model, translator.tokenizer, extra_decode_length=5),
             tmp_path,
-            signatures=["serving_default", "align", "score"],
-            check_texts=["A dog runs!", "one two"],
+            signatures=["serving_default", "align"],
             has_packed_kernels=has_packed_kernels,
         )
         stored = tf.train.list_variables(str(version / "variables" / "variables"))
         counts.append(len([name for name, _ in stored if "weights" in name]))
-    assert counts[0] == counts[1] == counts[2] > 20
+    assert counts[0] == counts[1] > 20
 
 
 @pytest.mark.long
@@ -511,7 +507,9 @@ def test_an_export_with_a_damaged_kernel_is_rejected(
     monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: prepared)
     texts = saved_model_lib.trial_texts(translator, 16)
     with pytest.raises(ValueError, match="texts differently from the model"):
-        saved_model_lib.export(translator, tmp_path, check_texts=texts)
+        saved_model_lib.export(
+            translator, tmp_path, signatures=["serving_default"], check_texts=texts
+        )
     assert not any(tmp_path.iterdir())
 
 
