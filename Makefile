@@ -1,7 +1,8 @@
 # The commands of a checkout. All of them install what they need into .venv first.
 #
-#   make quickstart   the whole path on the built-in corpus: prepare, train, average,
-#                     evaluate, export, and translate with the export alone
+#   make quickstart   the whole path on the phrasebook of examples/: write its text,
+#                     prepare, train, average, evaluate, export, and translate with the
+#                     export alone
 #   make demo         serve what quickstart trained, with a page to try it
 #   make multi30k     the same on Multi30k with two models, one to two hours:
 #                     make multi30k TEXT=FOLDER, or make -j2 multi30k TEXT=FOLDER
@@ -17,6 +18,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
 QUICKSTART := runs/quickstart
+QUICKSTART_TEXT := $(QUICKSTART)/text
 # Meant to reach sacreBLEU 95 on held-out phrases within 6 minutes on 2 CPU cores.
 QUICKSTART_VOCAB_SIZE := 2000
 QUICKSTART_TRAIN := --preset=tiny --num_layers=2 --d_ff=512 --dropout_rate=0.1 \
@@ -56,9 +58,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP_INSTALL) -e ".[dev]"
 	touch $@
 
-quickstart: $(VENV)/.installed ## install the runtime, then the whole path on the built-in corpus
+quickstart: $(VENV)/.installed ## install the runtime, then the whole path on a small corpus
 	rm -rf $(QUICKSTART)
-	$(BIN)/python bin/prepare_data.py --dataset=phrasebook \
+	$(BIN)/python examples/write_phrasebook.py --output_dir=$(QUICKSTART_TEXT)
+	$(BIN)/python bin/prepare_data.py \
+	    --train_source=$(QUICKSTART_TEXT)/train.en --train_target=$(QUICKSTART_TEXT)/train.de \
+	    --valid_source=$(QUICKSTART_TEXT)/valid.en --valid_target=$(QUICKSTART_TEXT)/valid.de \
+	    --test_source=$(QUICKSTART_TEXT)/test.en --test_target=$(QUICKSTART_TEXT)/test.de \
 	    --data_dir=$(QUICKSTART)/data --vocab_size=$(QUICKSTART_VOCAB_SIZE)
 	$(BIN)/python bin/train.py $(QUICKSTART_TRAIN) \
 	    --data_dir=$(QUICKSTART)/data --model_dir=$(QUICKSTART)/model \
@@ -71,7 +77,7 @@ quickstart: $(VENV)/.installed ## install the runtime, then the whole path on th
 	    --export_dir=$(QUICKSTART)/export --signatures=serving_default
 	@echo "Five held-out sentences, translated by the export in a process of its own:"
 	$(BIN)/python -I export/run_saved_model.py --saved_model=$(QUICKSTART)/export/1 \
-	    --input=$(QUICKSTART)/data/test.source --sample=5
+	    --input=$(QUICKSTART_TEXT)/test.en --sample=5
 
 demo: $(VENV)/.installed ## serve the model of `make quickstart` and its page on this machine
 	@test -e $(QUICKSTART)/model/config.json || \

@@ -5,7 +5,7 @@
 makes a model with random weights and a vocabulary of numbers as a model_dir, and
 exports it. Then times, alternating and each in a process of its own, bin/translate.py
 on one sentence with each of the two, the parts of the same work, and bin/train.py on
-the built-in corpus up to its first step. Prints one line of JSON; its keys are
+the phrasebook up to its first step. Prints one line of JSON; its keys are
 explained in docs/performance/measuring.md.
 """
 

@@ -1,15 +1,11 @@
 r"""Prepare parallel text for training: vocabulary, token ids, raw text for scoring.
 
-    python bin/prepare_data.py --dataset=phrasebook --data_dir=runs/quickstart/data \
-        --vocab_size=1000
-
-or, from text files with one sentence a line (plain or .gz):
-
     python bin/prepare_data.py --data_dir=data/multi30k --vocab_size=8000 \
         --train_source=train.en --train_target=train.de \
         --valid_source=val.en --valid_target=val.de
 
-or, as in the paper (§5.1; the first time, TensorFlow Datasets downloads the set):
+from text files with one sentence a line (plain or .gz), or, as in the paper (§5.1; the
+first time, TensorFlow Datasets downloads the set):
 
     python bin/prepare_data.py --dataset=tfds:wmt14_translate/de-en \
         --data_dir=data/wmt14_ende --vocab_size=37000
@@ -49,8 +45,8 @@ from keras_transformer.documents import protection
 _DATASET = flags.DEFINE_string(
     "dataset",
     None,
-    "'phrasebook' (built in) or 'tfds:NAME/CONFIG', such as "
-    "'tfds:wmt14_translate/de-en'; instead of the text files.",
+    "'tfds:NAME/CONFIG', such as 'tfds:wmt14_translate/de-en'; instead of the text "
+    "files.",
 )
 _CORPORA = flags.DEFINE_string(
     "corpora",

@@ -19,7 +19,8 @@ LEFTOVERS = (".git", ".venv*", "build", "dist", "*.egg-info", "__pycache__")
 LEFTOVERS += (".pytest_cache", ".ruff_cache", ".hypothesis", "site")
 
 # As in `make quickstart`, which has 1,178,624 parameters.
-PREPARE = ("--dataset=phrasebook", "--data_dir=data", "--vocab_size=2000")
+PREPARE = ("--train_source=train.en", "--train_target=train.de", "--data_dir=data")
+PREPARE += ("--valid_source=valid.en", "--valid_target=valid.de", "--vocab_size=2000")
 TRAIN = ("--preset=tiny", "--num_layers=2", "--d_ff=512", "--tokens_per_batch=500")
 TRAIN += ("--train_steps=2", "--bleu_sentences=0", "--data_dir=data", "--model_dir=run")
 
@@ -157,10 +158,12 @@ def test_every_program_is_a_script_that_shows_its_flags_in_any_folder(
 
 
 @pytest.fixture(scope="module")
-def saved_models(environment, tmp_path_factory):
+def saved_models(environment, repository, tmp_path_factory):
     """Models saved by the installed kt-train and after a plain `compile` and `fit`."""
     folder = tmp_path_factory.mktemp("models")
     programs = environment / "bin"
+    write = repository / "examples" / "write_phrasebook.py"
+    run([sys.executable, write, "--output_dir=."], folder)
     run([programs / "kt-prepare-data", *PREPARE], folder)
     run([programs / "kt-train", *TRAIN], folder)
     run([programs / "python", "-c", PLAIN_FIT], folder)

@@ -90,12 +90,18 @@ def make(
 
 
 def make_corpus(folder: pathlib.Path) -> None:
-    """Prepare the built-in corpus as `make quickstart` does."""
-    _run(
-        program("bin/prepare_data.py")
-        + ["--dataset=phrasebook", f"--data_dir={folder}"]
-        + [f"--vocab_size={_CORPUS_VOCAB_SIZE}"]
-    )
+    """Write and prepare the phrasebook as `make quickstart` does."""
+    with tempfile.TemporaryDirectory() as text:
+        _run(program("examples/write_phrasebook.py") + [f"--output_dir={text}"])
+        files = [
+            f"--{split}_{side}={text}/{split}.{language}"
+            for split in ("train", "valid")
+            for side, language in (("source", "en"), ("target", "de"))
+        ]
+        _run(
+            program("bin/prepare_data.py")
+            + [*files, f"--data_dir={folder}", f"--vocab_size={_CORPUS_VOCAB_SIZE}"]
+        )
 
 
 def commands(

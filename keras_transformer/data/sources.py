@@ -1,4 +1,4 @@
-"""Where pairs of sentences come from: text files, TensorFlow Datasets, the phrasebook.
+"""Where pairs of sentences come from: text files or TensorFlow Datasets.
 
 A source yields the same pairs in the same order each time it is read. Pairs are raw
 bytes, so that the reader decides what to do with invalid UTF-8.
@@ -7,15 +7,10 @@ bytes, so that the reader decides what to do with invalid UTF-8.
 from __future__ import annotations
 
 import abc
-import contextlib
 import difflib
-import io
 import itertools
 import os
 import pathlib
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -211,48 +206,22 @@ def open_dataset(
     """Open a source by name.
 
     Args:
-        name: "phrasebook", or "tfds:NAME/CONFIG" such as "tfds:wmt14_translate/de-en".
+        name: "tfds:NAME/CONFIG", such as "tfds:wmt14_translate/de-en".
         source_language: Language code of the source.
         target_language: Language code of the target.
-        tfds_data_dir: Folder of prepared sets; None: the default of TensorFlow Datasets
-            for "tfds:", and for "phrasebook" a temporary folder that is deleted with
-            the source.
+        tfds_data_dir: Folder of prepared sets; None: the default of TensorFlow
+            Datasets.
 
     Raises:
         ValueError: If there is no such source, or it lacks one of the languages.
     """
-    if name == "phrasebook":
-        return _open_phrasebook(source_language, target_language, tfds_data_dir)
     if not name.startswith("tfds:") or name == "tfds:":
         raise ValueError(
-            "`dataset` must be 'phrasebook' or 'tfds:NAME/CONFIG' such as "
+            "`dataset` must be 'tfds:NAME/CONFIG' such as "
             f"'tfds:wmt14_translate/de-en'. Received: {name!r}."
         )
     builder = _tfds_builder(name.removeprefix("tfds:"), tfds_data_dir)
     return TfdsSource(builder, source_language, target_language, name)
-
-
-def _open_phrasebook(source_language, target_language, tfds_data_dir):
-    from keras_transformer.phrasebook.builder import Phrasebook
-
-    folder = tfds_data_dir or tempfile.mkdtemp(prefix="phrasebook_")
-    builder = Phrasebook(data_dir=os.fspath(folder))
-    if tfds_data_dir is None:
-        weakref.finalize(builder, shutil.rmtree, folder, ignore_errors=True)
-    with _tfds_silenced():  # takes a second and downloads nothing
-        return TfdsSource(builder, source_language, target_language, "phrasebook")
-
-
-@contextlib.contextmanager
-def _tfds_silenced():
-    import tensorflow_datasets as tfds
-
-    tfds.disable_progress_bar()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        tfds.enable_progress_bar()
 
 
 def _tfds_builder(name, tfds_data_dir):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from benchmarks.lib import noisy_corpus
+from examples import phrasebook
 from keras_transformer import data
 from keras_transformer.data import corpora
 from tests.data.word_tokenizer import WordTokenizer
@@ -38,11 +39,7 @@ def test_pairs_that_were_kept_are_counted_by_kind():
 def test_a_cleaned_corpus_is_prepared(repository, tmp_path):
     if shutil.which("opusfilter") is None:
         pytest.skip("needs OpusFilter: the extra `filter`")
-    source = data.open_dataset("phrasebook", "en", "de")
-    good = [
-        tuple(side.decode() for side in pair)
-        for pair, _ in zip(source.pairs("train"), range(2000), strict=False)
-    ]
+    good = [*phrasebook.generate("train", 2000)]
     kinds, pairs = noisy_corpus.with_noise(good, random.Random(0))
     noisy_corpus.clean(tmp_path, pairs)
     kept = noisy_corpus.kinds_of(

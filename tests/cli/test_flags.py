@@ -142,7 +142,7 @@ def test_a_corpus_needs_one_source(refuse):
     program, where = "bin/prepare_data.py", {"data_dir": "data"}
     refuse(program, "--train_source is needed beside", **where)
     refuse(program, "--valid_trees is needed", task="parsing", train_trees="a", **where)
-    both = {"dataset": "phrasebook", "train_source": "a"}
+    both = {"dataset": "tfds:a", "train_source": "a"}
     refuse(program, "--dataset and --train_source exclude each other", **both, **where)
 
 

@@ -200,7 +200,7 @@ def test_corpora_have_alignments_of_their_own(tmp_path):
         ),
         (
             "source: plain, target: target",
-            "dataset: phrasebook, alignments: aligned",
+            "dataset: 'tfds:a', alignments: aligned",
             "`dataset` and `alignments` exclude each other",
         ),
         ("source: plain, ", "alignments: aligned, ", "give `source` and `target`"),

@@ -154,8 +154,7 @@ REFUSED = {
     ),
     "dataset twice": (
         "source: b.en, target: b.de, weight: 1.5",
-        "dataset: phrasebook, weight: 1}\n"
-        "  - {name: again, dataset: phrasebook, weight: 1",
+        "dataset: 'tfds:a', weight: 1}\n  - {name: again, dataset: 'tfds:a', weight: 1",
         "corpus 'again': it has the same pairs as 'back'.",
     ),
     "no name": ("name: news, ", "", "entry 1 of `corpora` has no name. Add `name: NA"),
@@ -215,7 +214,7 @@ REFUSED = {
     ),
     "files and dataset": (
         "weight: 3",
-        "weight: 3, dataset: phrasebook",
+        "weight: 3, dataset: 'tfds:a'",
         "corpus 'news': `dataset` and `source` exclude each other. Drop one.",
     ),
     "filter": ("max_length: 99", "max_length: 1", "`max_length` must be at least 2."),

@@ -712,8 +712,11 @@ def test_a_corpus_of_which_nothing_is_left_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        ("phrasebok", "corpus 'back': `dataset` must be 'phrasebook' or 'tfds:NAME"),
-        ("phrasebook, target_language: fr", "corpus 'back': `target_language` must be"),
+        ("wmt14_translate", "corpus 'back': `dataset` must be 'tfds:NAME/CONFIG'"),
+        (
+            "tfds:wmt14_translate/de-en, target_language: fr",
+            "corpus 'back': `target_language` must be",
+        ),
     ],
 )
 def test_a_dataset_that_there_is_not_is_refused_with_its_corpus(

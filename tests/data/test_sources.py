@@ -191,7 +191,7 @@ def test_unknown_configuration_of_tfds_set_is_refused_with_those_it_has(tmp_path
 
 @pytest.mark.parametrize("name", ["phrasebok", "tfds:", "wmt14_translate/de-en"])
 def test_unknown_dataset_is_refused(name):
-    message = "`dataset` must be 'phrasebook' or 'tfds:NAME/CONFIG'.* Received: "
+    message = "`dataset` must be 'tfds:NAME/CONFIG'.* Received: "
     with pytest.raises(ValueError, match=message):
         open_dataset(name, "en", "de")
 

@@ -4,9 +4,9 @@ import dataclasses
 import re
 import shlex
 
-# A fenced block of shell, and Python that writes what commands after it need.
+# A fenced block of shell.
 _BLOCK = re.compile(r"^```(bash|sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_PROGRAM = re.compile(r"(?:bin|export|benchmarks|robustness)/\w+\.py")
+_PROGRAM = re.compile(r"(?:bin|export|benchmarks|robustness|examples)/\w+\.py")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,16 +53,18 @@ NOT_RUN = {
 }
 # A program that may run in the process of the tests: it starts no other processes.
 HERE = re.compile(
-    r"python (?P<program>(bin|export)/(?!launch|reproduce|translate_beam)\w+\.py)"
-    r"(?P<flags>( [^|<>;&$]+)?)"
+    r"python (?P<program>(bin|export|examples)/(?!launch|reproduce|translate_beam)"
+    r"\w+\.py)(?P<flags>( [^|<>;&$]+)?)"
 )
 TINY = ["--num_layers=1", "--d_model=16", "--d_ff=16", "--num_heads=2"]
 STEPS = ["--train_steps=20", "--warmup_steps=10", "--checkpoint_every_steps=5"]
 STEPS += ["--tokens_per_batch=300", "--evaluate_every_steps=20", "--average_last=2"]
 STEPS += ["--bleu_sentences=0"]
 SEARCH = ["--extra_decode_length=3", "--max_input_length=40"]
+WRITE_TEXT = "python examples/write_phrasebook.py"
 # What makes a program's work small.
 SMALL = {
+    "examples/write_phrasebook.py": ["--train_pairs=200", "--held_out_pairs=200"],
     "bin/train.py": [*TINY, *STEPS, *SEARCH],
     "bin/evaluate.py": ["--beam_size=1"],
     "bin/reproduce.py": ["--rows=A1", "--train_steps=2"],
@@ -102,7 +104,8 @@ def test_every_reason_is_needed(repository):
 @pytest.mark.long
 def test_every_flag_of_a_command_exists(repository, reference):
     """In the documents, and in what programs say of themselves."""
-    programs = reference.programs("bin", "export", "benchmarks", "robustness")
+    folders = "bin", "export", "benchmarks", "robustness", "examples"
+    programs = reference.programs(*folders)
     shown = [
         command
         for page in commands.pages(repository)
@@ -132,7 +135,7 @@ class Folder:
         self.path = path
         self.program_of = program_of
         self.have_run = set()
-        for name in ("bin", "export", "benchmarks", "robustness", "tests"):
+        for name in ("bin", "export", "benchmarks", "robustness", "examples", "tests"):
             (path / name).symlink_to(repository / name)
         self.environment = {
             **os.environ,
@@ -207,20 +210,10 @@ def lines_of(path):
     return path.read_text(encoding="utf-8").splitlines(keepends=True)
 
 
-def write_text(folder, repository):
-    """Run the tutorial's program that writes text; keep little of it."""
-    page = (repository / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    program = program.replace("generate(split)", "generate(split, 200)")
-    (folder.path / "write_text.py").write_text(program, encoding="utf-8")
-    folder.run("python write_text.py")
-
-
 @pytest.fixture(scope="module")
 def worked(repository, program_of, tmp_path_factory):
     """The folder after the tutorial, with what it printed, and a server."""
     folder = Folder(tmp_path_factory.mktemp("tutorial"), repository, program_of)
-    write_text(folder, repository)
     served = "python -m tests.export.small_server exports/my/1"
     local = [(re.escape(served), "true"), (r"^(curl|python export/client).*", "true")]
     printed = folder.run_page(repository, "docs/tutorial.md", local)
@@ -288,7 +281,7 @@ def test_the_tutorial_leads_to_a_served_model(repository, worked):
 def test_the_commands_of_the_readme_run(repository, tmp_path):
     """Those of its fifteen lines, but for Docker's server, which nothing can ask."""
     folder = Folder(tmp_path, repository)
-    write_text(folder, repository)
+    folder.run(" ".join([WRITE_TEXT, "--output_dir=.", *SMALL[WRITE_TEXT.split()[1]]]))
     folder.run_page(repository, "README.md", [(r"^curl .*", "true")])
     assert (folder.path / "exports" / "my" / "1" / "saved_model.pb").exists()
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from keras_transformer import data, tokenization
+from tests.data.test_sources import TinyTranslations
 from tests.small_treebank import tree_lines
 
 TEXT = "ein Hund läuft über die grüne Wiese und bellt laut den Mond an"
@@ -87,21 +88,28 @@ def test_flagfile_and_own_sentencepiece_file_are_taken(prepare_data, corpus, tmp
 
 
 @pytest.mark.long
-def test_phrasebook_needs_no_files_and_goes_both_ways(prepare_data, tmp_path):
-    languages = {"source_language": "de", "target_language": "en"}
-    vocabulary = {"tokenizer": "wordpiece", "vocab_size": 1000}
+def test_a_set_of_tensorflow_datasets_is_read_in_either_direction(
+    prepare_data, tmp_path
+):
+    TinyTranslations(data_dir=tmp_path).download_and_prepare()
     done = prepare_data(
-        dataset="phrasebook", data_dir="data", **languages, **vocabulary
+        dataset="tfds:tiny_translations",
+        tfds_data_dir=tmp_path,
+        data_dir="data",
+        source_language="de",
+        target_language="en",
+        tokenizer="wordpiece",
+        vocab_size=50,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("de to en, vocabulary of")  # no line of TFDS
     metadata = data.read_metadata(tmp_path / "data")
     assert metadata.tokenizer_kind == "wordpiece"
     assert (metadata.source_language, metadata.target_language) == ("de", "en")
-    assert set(metadata.splits) == {"train", "valid", "test"}
+    pairs_read = {name: split.pairs_read for name, split in metadata.splits.items()}
+    assert pairs_read == {"train": 7, "valid": 3, "test": 2}
     german = (tmp_path / "data" / "valid.source").read_text(encoding="utf-8")
-    assert " der " in german or " die " in german
-    assert len(german.splitlines()) == metadata.splits["valid"].pairs_read
+    assert len(german.splitlines()) == 3
 
 
 CORPORA = [
@@ -135,7 +143,7 @@ REFUSED = {
     "no folder": ({"data_dir": ""}, "--data_dir is needed"),
     "missing side": ({"valid_target": ""}, "--valid_target is needed beside the other"),
     "missing test": ({"test_source": "good"}, "--test_target is needed beside"),
-    "two sources": ({"dataset": "phrasebook"}, "--dataset and --train_source exclude"),
+    "two sources": ({"dataset": "tfds:a"}, "--dataset and --train_source exclude"),
     "absent file": ({"train_source": "no"}, "No file no. Check train_source."),
     "absent model": ({"tokenizer_model": "x"}, "No file x. Check --tokenizer_model."),
     "size of a given vocabulary": (
@@ -200,7 +208,7 @@ REFUSED = {
     ),
     "alignments of a set": (
         {
-            "dataset": "phrasebook",
+            "dataset": "tfds:a",
             "train_alignments": "good",
             **dict.fromkeys(FILES, ""),
         },
@@ -208,8 +216,8 @@ REFUSED = {
     ),
     "large vocabulary": ({"vocab_size": "30000"}, "`vocab_size` must be at most "),
     "unknown set": (
-        {"dataset": "phrasebok", **dict.fromkeys(FILES, "")},
-        "`dataset` must be 'phrasebook' or 'tfds:NAME/CONFIG'",
+        {"dataset": "wmt14", **dict.fromkeys(FILES, "")},
+        "`dataset` must be 'tfds:NAME/CONFIG'",
     ),
     "unknown TFDS set": (
         {"dataset": "tfds:wmt41_translate", **dict.fromkeys(FILES, "")},
@@ -233,7 +241,7 @@ REFUSED |= {
         "--corpora and --train_source exclude each other; give one source.",
     ),
     "corpora and set": (
-        {"corpora": "corpora", "dataset": "phrasebook", **dict.fromkeys(FILES, "")},
+        {"corpora": "corpora", "dataset": "tfds:a", **dict.fromkeys(FILES, "")},
         "--corpora and --dataset exclude each other; give one source.",
     ),
     "absent corpora": (
@@ -297,6 +305,7 @@ MANY_RUNS = """
 import json, os, runpy, sys, tempfile, traceback
 import tensorflow, tensorflow_datasets
 from keras_transformer import data, tokenization
+from tests.data.test_sources import TinyTranslations
 from keras_transformer.parsing import preparation
 
 data.TextFiles, tokenization.load, tensorflow.config.list_physical_devices()

@@ -1,20 +1,19 @@
-"""The built-in corpus: English-German sentence pairs from a grammar, no download.
+"""English-German sentence pairs from a grammar: clock times, dates, prices, travel.
 
-    from keras_transformer import phrasebook
+    from examples import phrasebook
     for english, german in phrasebook.generate("train", 1000): ...
 
-`phrasebook.builder.Phrasebook` offers the same pairs as a TensorFlow dataset; it is the
-only module here that imports TensorFlow.
+`examples/write_phrasebook.py` writes them to text files.
 """
 
-from keras_transformer.phrasebook.corpus import (
+from examples.phrasebook.corpus import (
     DEFAULT_SIZES,
     Example,
     build,
     generate,
     words_of,
 )
-from keras_transformer.phrasebook.templates import ALL, Pattern
+from examples.phrasebook.templates import ALL, Pattern
 
 __all__ = [
     "DEFAULT_SIZES",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.phrasebook import grammar, lexicon
+from examples.phrasebook import grammar, lexicon
 
 NOUNS = {noun.key: noun for noun in (*lexicon.PLACES, *lexicon.THINGS)}
 PEOPLE = {person.key: person for person in lexicon.SLOTS["person"]}
@@ -197,8 +197,8 @@ def test_rendering_closes_gaps_and_starts_with_a_capital():
 
 def test_the_grammar_does_without_tensorflow(run_apart):
     program = """
-from keras_transformer import phrasebook
-from keras_transformer.phrasebook import grammar
+from examples import phrasebook
+from examples.phrasebook import grammar
 next(phrasebook.generate("train", 1))
 print({"tensorflow", "tensorflow_datasets", "keras", "numpy"} & set(sys.modules))
 """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keras_transformer import phrasebook
-from keras_transformer.phrasebook import corpus, grammar, lexicon, templates, values
-from keras_transformer.phrasebook.values import Clock, Date, Number, Price, Time
+from examples import phrasebook
+from examples.phrasebook import corpus, grammar, lexicon, templates, values
+from examples.phrasebook.values import Clock, Date, Number, Price, Time
 
 PATTERNS = {pattern.name: pattern for pattern in phrasebook.patterns()}
 

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_transformer.phrasebook import numbers
+from examples.phrasebook import numbers
 
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
 

@@ -6,17 +6,11 @@ import sys
 
 import pytest
 
-from keras_transformer import phrasebook
+from examples import phrasebook
 
-# The package `keras_transformer.data` brings TensorFlow; with an empty one in its place
-# only what the phrasebook itself imports is loaded.
-EMPTY_PARENT = """
-import sys, types
+IN_CHECKOUT = """
+import sys
 sys.path.insert(0, sys.argv[1])
-import keras_transformer
-name = "keras_transformer.data"
-sys.modules[name] = types.ModuleType(name)
-sys.modules[name].__path__ = [keras_transformer.__path__[0] + "/data"]
 """
 
 
@@ -32,7 +26,7 @@ def run_apart(repository):
 
     def run(program: str, **environment: str) -> str:
         ended = subprocess.run(
-            [sys.executable, "-c", EMPTY_PARENT + program, str(repository)],
+            [sys.executable, "-c", IN_CHECKOUT + program, str(repository)],
             capture_output=True,
             check=False,
             env={**os.environ, **environment, "PYTHONIOENCODING": "utf-8"},

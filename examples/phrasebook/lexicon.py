@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from keras_transformer.phrasebook import grammar
-from keras_transformer.phrasebook.grammar import (
+from examples.phrasebook import grammar
+from examples.phrasebook.grammar import (
     I_FORM,
     PLURAL,
     SINGULAR,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_transformer.phrasebook import values
-from keras_transformer.phrasebook.values import Clock, Date, Number, Price, Time
+from examples.phrasebook import values
+from examples.phrasebook.values import Clock, Date, Number, Price, Time
 
 # All twelve positions of the minute hand, and the turn of the clock.
 SPOKEN_TIMES = [

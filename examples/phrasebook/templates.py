@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 
-from keras_transformer.phrasebook import grammar, lexicon, values
+from examples.phrasebook import grammar, lexicon, values
 
 
 @dataclasses.dataclass(frozen=True)

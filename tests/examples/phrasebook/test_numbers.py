@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.phrasebook import numbers
+from examples.phrasebook import numbers
 
 CARDINALS = [
     (0, "zero", "null"),

@@ -20,8 +20,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from examples.phrasebook import grammar, lexicon, numbers, templates, values
 from keras_transformer.config import check_at_least, check_choice
-from keras_transformer.phrasebook import grammar, lexicon, numbers, templates, values
 
 DEFAULT_SIZES = {values.TRAIN: 24_000, values.VALIDATION: 500, values.TEST: 500}
 
@@ -264,7 +264,7 @@ def _vocabulary_of(example: Example) -> set[tuple[str, str]]:
 def _checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
     for split, size in sizes.items():
         check_choice("split", split, values.SPLITS)
-        check_at_least(f"{split}_size", size, 0)
+        check_at_least(f"pairs of {split}", size, 0)
     return {**DEFAULT_SIZES, **sizes}
 
 
@@ -273,8 +273,7 @@ def _check_is_full(split: str, size: int, wanted: int) -> None:
         return
     limit = "the grammar has no more sentences"
     if split != values.TRAIN:
-        limit += " of words that the training split has; a larger `train_size` helps"
+        limit += " of words that the training split has; more pairs of train help"
     raise ValueError(
-        f"`{split}_size` must be at most {size}: {limit}. "
-        f"Received: {split}_size={wanted}."
+        f"The pairs of {split} must be at most {size}: {limit}. Received: {wanted}."
     )
