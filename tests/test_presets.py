@@ -158,13 +158,8 @@ def distinct():
     return list(seen.values())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * (name != "tiny"))
-        for name in distinct()
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", distinct())
 def test_every_preset_trains_on_two_replicas_saves_and_loads(
     name, two_replicas, eager, tmp_path
 ):

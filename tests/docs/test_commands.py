@@ -48,12 +48,14 @@ NOT_RUN = {
     r"^eflomal-align ": "needs eflomal, which a compiler builds",
     r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
     "model; small in tests/pretrained/test_importing.py",
+    r"^python bin/reproduce\.py ": "hours; small in testlong "
+    "(tests/evaluation/test_table3.py)",
     r"^python export/serve\.py --model_dir=": "another server beside that of the tests",
     r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
 }
 # A program that may run in the process of the tests: it starts no other processes.
 HERE = re.compile(
-    r"python (?P<program>(bin|export|examples)/(?!launch|reproduce|translate_beam)"
+    r"python (?P<program>(bin|export|examples)/(?!launch|translate_beam)"
     r"\w+\.py)(?P<flags>( [^|<>;&$]+)?)"
 )
 TINY = ["--num_layers=1", "--d_model=16", "--d_ff=16", "--num_heads=2"]
@@ -67,7 +69,6 @@ SMALL = {
     "examples/write_phrasebook.py": ["--train_pairs=200", "--held_out_pairs=200"],
     "bin/train.py": [*TINY, *STEPS, *SEARCH],
     "bin/evaluate.py": ["--beam_size=1"],
-    "bin/reproduce.py": ["--rows=A1", "--train_steps=2"],
     "export/export_saved_model.py": ["--check_lines=3"],
     "export/translate_beam.py": ["--lines_per_shard=5"],
     "benchmarks/input_pipeline.py": ["--batches=3"],

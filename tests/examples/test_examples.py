@@ -89,6 +89,5 @@ def test_a_model_trains_under_xla_in_mixed_precision(example):
             model = compiled(example.make_model(), jit_compile=jit_compile)
         finally:
             keras.config.set_dtype_policy(before)
-        losses.append(model.evaluate(inputs, labels, verbose=0))
-        assert np.isfinite(model.train_on_batch(inputs, labels))
+        losses.append(model.train_on_batch(inputs, labels))
     np.testing.assert_allclose(*losses, rtol=2e-2)

@@ -71,6 +71,7 @@ def pair():
     return plain, with_programs(plain, LARGEST)
 
 
+@pytest.mark.long
 def test_batches_of_any_size_and_length_are_searched_alike(pair):
     """Padded to a program, without one because it is not compiled, or too large."""
     plain, compiled = pair
@@ -93,6 +94,7 @@ def test_a_batch_is_searched_in_parts(pair):
     assert num_missed(compiled).numpy().tolist() == [0]
 
 
+@pytest.mark.long
 def test_a_program_does_not_pay_for_the_search_without_it(pair):
     """TensorFlow visits each operation of a branch, taken or not, if it is inlined."""
     graph = pair[1]._search.get_concrete_function().graph.as_graph_def()

@@ -37,6 +37,7 @@ def samples(translator):
     return set(translator.random_outputs(tokens, limits, options).tokens.numpy().flat)
 
 
+@pytest.mark.long
 def test_none_of_these_words():
     """One function, and one line."""
     free = make_translator(beam_size=2)

@@ -12,6 +12,8 @@ from keras_transformer.serving import saved_model
 from keras_transformer.treebank import drawing, trees
 from tests.small_models import make_parser
 
+pytestmark = pytest.mark.long
+
 TEXT = "The dog (sees) the fox.\nthe moon\n"
 WORDS = ["The dog -LRB- sees -RRB- the fox .", "the moon"]
 
@@ -33,7 +35,6 @@ def words_of(line):
     return " ".join(trees.from_string(line).words)
 
 
-@pytest.mark.long
 def test_raw_text_becomes_trees_over_the_treebanks_words(
     run, text, parser_dir, tmp_path
 ):
@@ -46,7 +47,6 @@ def test_raw_text_becomes_trees_over_the_treebanks_words(
     assert lines == [str(tree) for tree in parser(WORDS)]
 
 
-@pytest.mark.long
 def test_tokenized_words_stay_as_they_are(run, parser_dir, tmp_path, capfdbinary):
     path = tmp_path / "words"
     path.write_bytes(b"don't ( stop.\r\n\tthe  fox \n")
@@ -55,7 +55,6 @@ def test_tokenized_words_stay_as_they_are(run, parser_dir, tmp_path, capfdbinary
     assert [words_of(line) for line in lines] == ["don't -LRB- stop.", "the fox"]
 
 
-@pytest.mark.long
 def test_an_export_gives_the_same_trees(run, text, parser_dir, parser_export, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     run(model_dir=parser_dir, input=text, output=ours, beam_size=3)
@@ -64,7 +63,6 @@ def test_an_export_gives_the_same_trees(run, text, parser_dir, parser_export, tm
     assert ours.read_text() == theirs.read_text()
 
 
-@pytest.mark.long
 def test_an_export_without_packed_kernels_is_smaller_and_parses_alike(
     run, program_of, text, parser_dir, parser_export_summary, tmp_path
 ):
@@ -119,7 +117,6 @@ def test_a_bad_line_is_named(run, parser_dir, tmp_path, line):
     assert not (tmp_path / "trees").exists()
 
 
-@pytest.mark.long
 def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
     run, parser_dir, tmp_path, capsys
 ):
@@ -181,7 +178,6 @@ def test_trees_are_written_as_they_come(tmp_path, monkeypatch):
     assert output.read_text() == first + second + "\n"
 
 
-@pytest.mark.long
 def test_unconstrained_answers_are_repaired_and_counted(tmp_path):
     parse = parse_files.with_parser(make_parser(constrained=False))
     found = parse(["one two three", "A dog runs !"])

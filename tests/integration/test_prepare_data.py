@@ -361,6 +361,7 @@ def refusals(repository, tmp_path_factory):
     return dict(zip(REFUSED, outcomes, strict=True)), folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_ends_in_one_line_and_leaves_nothing(refusals, name):
     outcomes, folder = refusals

@@ -18,6 +18,8 @@ from keras_transformer.tokenization import mapped
 from tests import small_models
 from tests.training.small_runs import config_of, train
 
+pytestmark = pytest.mark.long
+
 ENGLISH = ["one", "two", "three", "four", "five"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
 TEXTS = ["one two three", "vier", ""]
@@ -87,7 +89,6 @@ def test_every_pair_is_encoded_in_both_directions(folder):
         np.testing.assert_array_equal(corpus[row][1], corpus[70 + row][0][1:])
 
 
-@pytest.mark.long
 def test_the_language_may_be_in_the_text_or_an_argument(folder, translator):
     """The text has the last word; a text without words stays so."""
     told = [f">>de<< {text}" for text in TEXTS]
@@ -131,7 +132,6 @@ def test_unknown_languages_are_refused_with_those_there_are(folder):
         place.load_translator(languages=(None, "fr"))
 
 
-@pytest.mark.long
 def test_the_program_takes_the_target_language_or_refuses(folder, program_of):
     (folder / "text").write_text("one two three\nvier\n")
     (folder / "told").write_text(">>en<< one two three\n>>en<< vier\n")
@@ -153,7 +153,6 @@ def test_the_program_takes_the_target_language_or_refuses(folder, program_of):
     assert not [*folder.glob("untold*")]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "language"),
     [("told", {}), ("text", {"target_language": "en"}), ("text", {})],
@@ -174,9 +173,7 @@ def test_an_evaluation_needs_the_language(folder, program_of, name, language):
         )
 
 
-@pytest.mark.parametrize(
-    "form", ["lines", pytest.param("text", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("form", ["lines", "text"])
 def test_the_first_line_that_is_told_wrong_is_named(
     folder, choosing, program_of, capfd, form
 ):
@@ -202,7 +199,7 @@ def test_the_first_line_that_is_told_wrong_is_named(
         translate()
 
 
-@pytest.mark.parametrize("default", [pytest.param(None, marks=pytest.mark.long), "en"])
+@pytest.mark.parametrize("default", [None, "en"])
 def test_a_signature_takes_the_language_of_each_text(folder, translator, default):
     """Whatever the language of the source is said to be, and of other signatures."""
     chosen = ModelDir(folder / "model").load_translator(languages=(None, default))
@@ -272,7 +269,6 @@ def lines_of(path, start, end, part):
     return part
 
 
-@pytest.mark.long
 def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_of):
     evaluate = program_of("bin/evaluate.py")
     outputs = []

@@ -29,11 +29,9 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_lowers_the_loss(name):
     model = compiled(OPTIMIZERS[name]())
-    data = tf.data.Dataset.from_tensors(arrays()).repeat(8)
-    model.fit(data, shuffle=False, verbose=0)
-    first = compiled("sgd").evaluate(*arrays(), verbose=0, return_dict=True)
-    last = model.evaluate(*arrays(), verbose=0, return_dict=True)
-    assert last["loss"] < first["loss"]
+    data = tf.data.Dataset.from_tensors(arrays()).repeat(4)
+    history = model.fit(data, epochs=2, shuffle=False, verbose=0).history
+    assert history["loss"][1] < history["loss"][0]
 
 
 @pytest.mark.long

@@ -342,6 +342,7 @@ def test_learned_positions_limit_the_input_and_suffice_for_every_tree():
     assert (parse.truncated, parse.valid, len(parse.tree.words)) == (True, True, 31)
 
 
+@pytest.mark.long
 def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
     theirs = parse_in_batches(MIXED, 3, saved_model.load_parser(small_parser_export))
     for own, other in zip(parser.parse(MIXED), theirs, strict=True):
@@ -356,6 +357,7 @@ def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
     assert small_parser_export.name == "1"
 
 
+@pytest.mark.long
 def test_parse_is_the_only_signature_and_has_these_types(small_parser_export):
     signatures = tf.saved_model.load(str(small_parser_export)).signatures
     assert list(signatures) == ["parse"]
@@ -397,6 +399,7 @@ def test_an_export_that_parses_differently_is_rejected(small_parser_export):
         )
 
 
+@pytest.mark.long
 def test_a_parser_has_no_nbest_and_no_translation(
     parser, small_parser_export, tmp_path
 ):

@@ -64,10 +64,8 @@ def test_encoder_outputs_and_logits_are_those_of_the_original_library(published)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "beam_size"),
-    [pytest.param("greedy", 1, marks=pytest.mark.long), ("beam", 4)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "beam_size"), [("greedy", 1), ("beam", 4)])
 def test_searches_find_the_outputs_of_the_original_library(published, kind, beam_size):
     model_dir, wanted, _ = published
     translator = model_dir.load_translator(beam_size=beam_size)
@@ -195,10 +193,8 @@ def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
     assert tokenizer.detokenize([with_language])[0].numpy() == b"one two"
 
 
-@pytest.mark.parametrize(
-    "place",
-    ["generation_config.json", pytest.param("config.json", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
 def test_no_search_chooses_a_suppressed_id(tmp_path, place):
     """The bias of padding makes it the likeliest token of all."""
     original = small_published.write_huggingface(tmp_path / "published")

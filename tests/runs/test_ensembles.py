@@ -115,19 +115,15 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
     assert "ensemble" not in alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "inputs", "output", "has_ensemble"),
     [
         ("bin/translate.py", ["input"], "output", True),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in [
-                ("bin/evaluate.py", ["source", "reference"], "report", True),
-                ("bin/back_translate.py", ["input"], "output", False),
-                ("export/convert_huggingface.py", [], "output_dir", False),
-                ("export/export_saved_model.py", [], "export_dir", True),
-            ]
-        ),
+        ("bin/evaluate.py", ["source", "reference"], "report", True),
+        ("bin/back_translate.py", ["input"], "output", False),
+        ("export/convert_huggingface.py", [], "output_dir", False),
+        ("export/export_saved_model.py", [], "export_dir", True),
     ],
 )
 def test_programs_choose_weights_once(

@@ -269,6 +269,7 @@ def exported(small_export):
         yield loaded.signatures, model, client
 
 
+@pytest.mark.long
 def test_an_export_is_served_with_all_its_signatures(exported):
     signatures, model, _ = exported
     assert model.signatures.keys() == signatures.keys()
@@ -285,6 +286,7 @@ def test_an_export_is_served_with_all_its_signatures(exported):
     assert model.signatures["nbest"].outputs["scores"].shape[1] in (3, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["serving_default", "nbest", "prefix", "sample", "align", "score", "document"],

@@ -132,6 +132,7 @@ def test_what_is_no_text_is_named_before_it_is_sent(inputs, error, message):
         next(client.ask(config, inputs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_parser_can_be_asked(small_parser_export, program_of, tmp_path, protocol):
     """The program writes one tree per line; the library also returns scores."""

@@ -20,7 +20,6 @@ PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("
 
 
 GREEDY = DecodingConfig(beam_size=1)
-LONG = pytest.mark.long
 
 
 def make_translator(decoding=GREEDY, **options):
@@ -79,6 +78,7 @@ def test_both_compute_the_same_probabilities(options, tmp_path):
     np.testing.assert_allclose(scored, ours["log_probability"], atol=1e-3)
 
 
+@pytest.mark.long
 def test_both_find_the_same_words(tmp_path):
     translator = make_translator()
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
@@ -101,7 +101,8 @@ def own_search(translator, texts):
     return list(zip(pieces, found.scores[:, 0], strict=True))
 
 
-@pytest.mark.parametrize("size", [2, *(pytest.param(n, marks=LONG) for n in (1, 3))])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
     translator = make_translator(DecodingConfig(beam_size=1, no_repeat_ngram_size=size))
     ctranslate2_converter.convert(translator, tmp_path / "ct2")
@@ -116,7 +117,8 @@ def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
         assert own == result.hypotheses[0]
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(1, marks=LONG)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [1, 2])
 def test_a_beam_without_repeated_ngrams_keeps_the_models_probabilities(tmp_path, size):
     """CTranslate2 rescales the probabilities of the tokens that are left instead.
 

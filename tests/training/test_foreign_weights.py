@@ -16,6 +16,8 @@ from keras_transformer.training import callbacks, run_checks, run_setup, strateg
 from keras_transformer.training.vocabulary_extension import extend_vocabulary
 from tests.training.small_runs import config_of, train, weights
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def whole(corpus, tmp_path_factory):
@@ -101,7 +103,6 @@ def test_a_training_may_replace_the_model_that_it_begins_from(
         run_checks.check_weights_are_kept(ModelDir("larger"), process, "x")
 
 
-@pytest.mark.long
 def test_a_model_that_its_own_training_begins_from_becomes_a_run(corpus, tmp_path):
     """With a rate of almost nothing, one step leaves it as it was."""
     config = config_of(corpus, train_steps=1, learning_rate_scale=1e-9)
@@ -141,7 +142,6 @@ class KilledError(Exception):
     """Ends a run without saving."""
 
 
-@pytest.mark.long
 def test_a_run_killed_before_its_first_checkpoint_resumes(
     corpus, tmp_path, monkeypatch
 ):
@@ -159,7 +159,6 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(
     assert train(corpus, tmp_path)["steps"] == 6
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_a_run_killed_at_its_first_best_resumes_and_evaluates_again(
     corpus, tmp_path, monkeypatch, is_saved

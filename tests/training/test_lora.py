@@ -75,6 +75,7 @@ def run(corpus, start, tmp_path_factory):
     return folder, summary, lines
 
 
+@pytest.mark.long
 def test_a_run_changes_the_linear_maps_by_matrices_of_the_rank(run, start):
     model, before = ModelDir(run[0]).load_model("latest"), weights(start, None)
     assert not lora.has_adapters(model)
@@ -86,12 +87,14 @@ def test_a_run_changes_the_linear_maps_by_matrices_of_the_rank(run, start):
             assert not change.any(), weight.path
 
 
+@pytest.mark.long
 def test_a_run_says_how_much_it_trains(run, start):
     whole = ModelDir(start).load_model().count_params()
     assert run[1]["num_parameters"] == whole
     assert any(" of them trained" in line for line in run[2])
 
 
+@pytest.mark.long
 def test_model_keras_has_no_trace_of_adapters(run):
     model_dir = ModelDir(run[0])
     saved = keras.saving.load_model(model_dir.model_path, compile=False)
@@ -111,6 +114,7 @@ def test_a_stopped_run_resumes_with_the_same_result(corpus, start, run, tmp_path
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.long
 def test_an_average_is_the_mean_of_the_merged_models(run, corpus):
     model_dir = ModelDir(run[0])
     model = run_setup.build(lora_config(corpus), RunOptions())

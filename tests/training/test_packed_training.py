@@ -273,6 +273,7 @@ def whole(corpus, tmp_path_factory):
     return folder, summary, lines
 
 
+@pytest.mark.long
 def test_a_packed_run_says_its_shape_and_its_pairs_a_row(corpus, whole):
     _, plan = run_setup.plan_batches(corpus, config_of(corpus, pack=True))
     _, summary, lines = whole

@@ -16,6 +16,8 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import fine_tuning, run_checks, run_setup
 from tests import small_corpus, small_treebank
 
+pytestmark = pytest.mark.long
+
 SIZES = {
     "preset": "parsing_tiny",
     "num_layers": 1,
