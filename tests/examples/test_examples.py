@@ -90,4 +90,5 @@ def test_a_model_trains_under_xla_in_mixed_precision(example):
         finally:
             keras.config.set_dtype_policy(before)
         losses.append(model.train_on_batch(inputs, labels))
+    assert np.isfinite(losses).all()
     np.testing.assert_allclose(*losses, rtol=2e-2)

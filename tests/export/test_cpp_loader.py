@@ -125,7 +125,7 @@ def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monke
     assert printed["programs", "num_missed"] == [["0"]] * 100
 
 
-@pytest.mark.parametrize("name", ["target_text", "seed"])
+@pytest.mark.parametrize("name", ["prefix", "target_text", "seed"])
 def test_an_input_of_another_size_is_refused_in_cpp(runner, small_export, name):
     result = run_program(runner, small_export, ["A dog\tzwei"] * 2, name)
     assert result.returncode == 1
@@ -135,7 +135,8 @@ def test_an_input_of_another_size_is_refused_in_cpp(runner, small_export, name):
     assert f"{name}=1" in error
 
 
-@pytest.mark.parametrize("name", ["opus_mt_tc_big", "marian", "m2m100"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["opus_mt", "opus_mt_tc_big", "marian", "m2m100"])
 def test_an_imported_model_gives_the_same_translations_in_cpp(
     runner, name, shared_data, tmp_path
 ):

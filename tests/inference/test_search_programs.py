@@ -167,9 +167,11 @@ def test_prefixes_rules_placeholders_and_ensembles():
         others=[choosing_model(first.model.config, 9)],
         token_rules=[rule],
     )
-    compiled = with_programs(plain, LARGEST + 1)
+    compiled = with_programs(plain, LARGEST, LARGEST + 1)
     texts = tf.constant([f"{text} {' '.join(names)}" for text in LINES])
     prefixes = tf.constant(["zwei", "", "A dog runs fast", "", "2"])
+    tokens, _ = plain.source_tokens(texts)
+    assert_same(compiled.search(tokens), plain.search(tokens))
     found, expected = (
         each.translate_with_prefix(texts, prefixes) for each in (compiled, plain)
     )

@@ -234,3 +234,8 @@ def test_a_guided_run_is_resumed_bit_for_bit(corpus, tmp_path):
     found = weights(tmp_path / "run"), weights(tmp_path / "whole")
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    train(corpus, tmp_path / "plain", config_of(corpus), **options)
+    assert any(
+        np.any(ours != theirs)
+        for ours, theirs in zip(weights(tmp_path / "plain"), found[1], strict=True)
+    )
