@@ -76,7 +76,7 @@ def main() -> dict:
 def translated(translate: Callable, sources: Sequence[str]) -> list[str]:
     """Translate in batches of similar length."""
     from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-    from keras_transformer.inference.translator import translate_in_batches
+    from keras_transformer.translation.pipeline import translate_in_batches
 
     found = translate_in_batches(sources, TRANSLATION_BATCH_SIZE, translate)
     return [each.text for each in found]

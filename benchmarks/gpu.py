@@ -310,7 +310,7 @@ def _export(translator, folder: str, device: str) -> pathlib.Path:
 def _file_of_ours(version, texts, precision) -> None:
     """Compile what the file needs, and translate it twice."""
     from benchmarks.lib import compiled_export
-    from keras_transformer.inference.translator import translate_in_batches
+    from keras_transformer.translation.pipeline import translate_in_batches
 
     translate_batch, compile_s = compiled_export.load(
         version, _FILE_ROWS, _LONGEST.value + 1

@@ -58,8 +58,8 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
 
 def of_saved_model(folder: str, lines: list[str], parts: Parts) -> None:
     """Time the parts with an exported model."""
-    from keras_transformer.inference.translator import translate_in_batches
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation.pipeline import translate_in_batches
 
     parts.end("imports_s")
     translate_batch = saved_model.load(folder)
@@ -90,11 +90,11 @@ def main() -> None:
     lines = text_files.read_lines(None)
     startup.import_tensorflow()
     # Same as bin/translate.py.
-    from keras_transformer.inference import batching, cpu_threads
+    from keras_transformer.inference import cpu_threads, graph_optimizer
 
     with (
         cpu_threads.threads_for_few_sentences(len(lines)),
-        batching.without_graph_optimizer(len(lines)),
+        graph_optimizer.disabled_for(len(lines)),
     ):
         run(folder, lines, parts)
     print(json.dumps(parts.seconds), flush=True)

@@ -106,15 +106,16 @@ def made_from(lines, weights) -> dict:
 
 def translate(weights, lines, write, answers) -> int:
     """Translate and write; return the number of lines that were cut."""
-    from keras_transformer.inference import batching, translator
+    from keras_transformer.inference import graph_optimizer
+    from keras_transformer.translation import batching, pipeline
 
     language_flags.check_told(lines, _SAVED_MODEL.value)
     num_cut = 0
-    with batching.without_graph_optimizer(len(lines)):
-        blocks = translator.translate_in_blocks(
+    with graph_optimizer.disabled_for(len(lines)):
+        blocks = batching.in_blocks(
             lines,
             _BATCH_SIZE.value,
-            load(weights),
+            pipeline.answering(load(weights)),
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
             kept=answers,
         )

@@ -73,13 +73,13 @@ def main() -> dict:
     """Parse and return the JSON summary."""
     check_flags()
     startup.import_tensorflow()
-    from keras_transformer.inference import batching
+    from keras_transformer.inference import graph_optimizer
     from keras_transformer.parsing import parse_files
 
     sentences = parse_files.read_sentences(
         _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
     )
-    with batching.without_graph_optimizer(len(sentences.texts)):
+    with graph_optimizer.disabled_for(len(sentences.texts)):
         if _SAVED_MODEL.value is None:
             parser = load_parser()
             parse_files.leave_out_too_long(sentences, parser)

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import pathlib
 import sys
@@ -209,39 +208,63 @@ def _check_document_flags():
 
 def _translate(load, protection, lines, write, answers):
     """Translate and write; return counts for the summary."""
-    from keras_transformer.inference import batching, cpu_threads
+    from keras_transformer.inference import cpu_threads, graph_optimizer
 
     is_document = _FORMAT.value != "lines"
     about = sum(map(len, lines)) // _CHARACTERS_OF_SENTENCE if is_document else 0
     num_texts = max(len(lines), about)
     with (
         cpu_threads.threads_for_few_sentences(num_texts),
-        batching.without_graph_optimizer(num_texts),
+        graph_optimizer.disabled_for(num_texts),
         contextlib.ExitStack() as stack,
     ):
         model = _loaded(load, stack)
-        protection = _of_model(model, protection)
+        options = _options(model, protection)
         translate = _translate_documents if is_document else _translate_lines
-        counts = translate(model, protection, lines, write, answers)
+        counts = translate(model, options, lines, write, answers)
         _report_compiled(model)
         return counts
 
 
-def _translate_lines(model, protection, lines, write, answers):
+def _options(model, protection):
+    """Return how the model translates texts; say if what is protected is a guess."""
+    from keras_transformer.documents.text import DEFAULT_LANGUAGE
+    from keras_transformer.translation import pipeline
+
+    if not protection.is_empty:
+        protection = protection.with_placeholders(
+            model.placeholders, model.language_tokens
+        )
+        if protection.needs_alignment and _NBEST.value is not None:
+            raise ValueError(
+                "--nbest with --protect or --glossary needs a model with placeholders, "
+                "see bin/prepare_data.py --placeholders."
+            )
+        protection_flags.report_guess(protection)
+    return pipeline.Options(
+        protection,
+        model.language_tokens,
+        divides=_FORMAT.value != "lines",
+        format=_FORMAT.value,
+        language=model.language or DEFAULT_LANGUAGE,
+        limit=model.limit,
+    )
+
+
+def _translate_lines(model, options, lines, write, answers):
     """Translate each line."""
-    from keras_transformer.inference import translator
+    from keras_transformer.translation import batching, pipeline
 
     language_flags.check_told(lines, _SAVED_MODEL.value)
     num_written, num_cut, num_looped = 0, 0, 0
-    blocks = translator.translate_in_blocks(
+    blocks = batching.in_blocks(
         lines,
         _BATCH_SIZE.value,
-        model.translate_batch,
-        block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
-        at_once=model.at_once,
-        protect=_protect(protection),
-        first_alone=model.first_alone,
-        kept=answers,
+        pipeline.answering(model.translate_batch, options),
+        _BATCHES_OF_BLOCK * _BATCH_SIZE.value,
+        model.at_once,
+        model.first_alone,
+        answers,
     )
     progress = text_files.progress(len(lines))
     with progress, contextlib.closing(blocks):
@@ -256,49 +279,34 @@ def _translate_lines(model, protection, lines, write, answers):
     return {"truncated": num_cut, "looped": num_looped}
 
 
-def _translate_documents(model, protection, lines, write, answers):
+def _translate_documents(model, options, lines, write, answers):
     """Translate each sentence of each line, or of a page."""
-    from keras_transformer.documents import text, web_page
-    from keras_transformer.inference import translator
+    from keras_transformer.translation import batching, pipeline
 
-    segment = text.segment
-    if _FORMAT.value == "html":
-        segment = functools.partial(
-            web_page.segment, max_tag_pairs=protection.num_tag_pairs
-        )
-    language = model.language or text.DEFAULT_LANGUAGE
     num_texts, num_cut, num_looped = 0, 0, 0
-    tokens = model.language_tokens
-    told = enumerate(text.with_tokens(lines, tokens), start=1)
-    block_size = _BATCHES_OF_DOCUMENT_BLOCK * _BATCH_SIZE.value
-    look = language_flags.reader(_SAVED_MODEL.value)
+    blocks = pipeline.translate_documents(
+        lines,
+        _BATCHES_OF_DOCUMENT_BLOCK * _BATCH_SIZE.value,
+        functools.partial(
+            batching.in_batches,
+            batch_size=_BATCH_SIZE.value,
+            answer=pipeline.answering(model.translate_batch, options),
+            at_once=model.at_once,
+            first_alone=model.first_alone,
+            kept=answers,
+        ),
+        options,
+        functools.partial(
+            told_languages.check, language_flags.reader(_SAVED_MODEL.value)
+        ),
+    )
     with text_files.progress(len(lines)) as progress:
-        while numbered := list(itertools.islice(told, block_size)):
-            block = []
-            for number, (line, token) in numbered:
-                block.append(
-                    segment(line, language, model.limit, tokens=tokens, token=token)
-                )
-                told_languages.check(look, number, block[-1].texts())
-            found = translator.translate_in_batches(
-                [sentence for document in block for sentence in document.texts()],
-                _BATCH_SIZE.value,
-                model.translate_batch,
-                functools.partial(text.divide, tokens=tokens),
-                model.at_once,
-                _protect(protection),
-                model.first_alone,
-                answers,
-            )
-            num_texts += len(found)
-            num_cut += sum(translation.truncated for translation in found)
-            num_looped += sum(translation.looped for translation in found)
-            texts = (translation.text for translation in found)
-            write(
-                document.join(list(itertools.islice(texts, len(document.texts()))))
-                for document in block
-            )
-            answers.advance(progress, len(block))
+        for documents, translations in blocks:
+            num_texts += len(translations)
+            num_cut += sum(translation.truncated for translation in translations)
+            num_looped += sum(translation.looped for translation in translations)
+            write(documents)
+            answers.advance(progress, len(documents))
     text_files.report_cut(num_cut, num_texts, model.limit)
     text_files.report_looped(num_looped, num_texts)
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
@@ -308,25 +316,6 @@ def _report_compiled(model):
     """Say on standard error how many searches were compiled, if any were."""
     if model.compiler and (count := model.compiler.num_compiled()):
         print(f"Compiled searches, one a size of batches: {count}.", file=sys.stderr)
-
-
-def _protect(protection):
-    """Return what protects a text; None: nothing does."""
-    return None if protection.is_empty else protection.protect
-
-
-def _of_model(model, protection):
-    """Return the protection with the model's placeholders; say if it is a guess."""
-    if protection.is_empty:
-        return protection
-    protection = protection.with_placeholders(model.placeholders, model.language_tokens)
-    if protection.needs_alignment and _NBEST.value is not None:
-        raise ValueError(
-            "--nbest with --protect or --glossary needs a model with placeholders, see "
-            "bin/prepare_data.py --placeholders."
-        )
-    protection_flags.report_guess(protection)
-    return protection
 
 
 def _loaded(load, stack):

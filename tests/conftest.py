@@ -31,7 +31,7 @@ import keras_transformer
 
 # Here, so that the flags they define outlive a program that imports them.
 from keras_transformer.cli import device_flags, programs, xla_cache  # noqa: F401
-from keras_transformer.inference import batching
+from keras_transformer.inference import graph_optimizer
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
 tf.config.set_logical_device_configuration(
@@ -48,7 +48,7 @@ def pytest_runtest_protocol(item):
     """
     if item.get_closest_marker("long"):
         return (yield)
-    with batching.without_graph_optimizer(num_texts=1):
+    with graph_optimizer.disabled_for(num_texts=1):
         return (yield)
 
 

@@ -206,7 +206,8 @@ def page_of_server(place, texts):
     for text in texts:
         answer = place.post("/page/translate", json={"text": text})
         words = [" ".join(each["words"]) for each in answer["sentences"]]
-        pairs = zip(answer["around"], [*words, ""], strict=True)
+        spaces = [answer["around"][0], *(each["after"] for each in answer["sentences"])]
+        pairs = zip(spaces, [*words, ""], strict=True)
         found.append("".join(part for pair in pairs for part in pair))
     return found
 

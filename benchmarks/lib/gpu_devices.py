@@ -78,7 +78,7 @@ def answers(
 ) -> list[tuple[str, float]]:
     """Translate with compiled searches, where those pay; return texts with scores."""
     from benchmarks.lib import compiled_export
-    from keras_transformer.inference.translator import translate_in_batches
+    from keras_transformer.translation.pipeline import translate_in_batches
 
     translate_batch, _ = compiled_export.load(version, _ROWS, longest)
     found = translate_in_batches(texts, _ROWS, translate_batch)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:  # imports TensorFlow
-    from keras_transformer.inference.translator import Translation
+    from keras_transformer.translation.pipeline import Translation
 
 
 class Answers:
@@ -52,7 +52,7 @@ class Answers:
 
     def get(self, texts: Sequence[str]) -> list[Translation] | None:
         """Return the answers of a batch; None: it has none yet."""
-        from keras_transformer.inference.translator import Translation
+        from keras_transformer.translation.pipeline import Translation
 
         place = self._places.get(_key(texts))
         if place is None:

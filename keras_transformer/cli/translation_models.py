@@ -46,8 +46,8 @@ def from_saved_model(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it has no signature for it, or is damaged.
     """
-    from keras_transformer.inference import batching
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation import batching
 
     description = saved_model.read_description(path)
     placeholders = tuple(description.get("placeholders", ()))
@@ -81,8 +81,8 @@ def from_model_dir(
         FileNotFoundError: If there is no model.
         ValueError: If the options do not fit it.
     """
-    from keras_transformer.inference import batching
     from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.translation import batching
 
     model_dir = ModelDir(path)
     translator = model_dir.load_translator(**options)

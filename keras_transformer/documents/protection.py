@@ -269,6 +269,8 @@ class Protection:
 
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
+        if self.is_empty:
+            return ProtectedText(text, text, ())
         _, rest = language_tokens.divide(text, self.tokens)
         wanted = {
             match: text_of_span

@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import sentencex
-
 from keras_transformer import language_tokens
 from keras_transformer.white_space import SPACES
 
@@ -46,10 +44,6 @@ class Division(NamedTuple):
     # The spaces between them, which are translated by neither.
     between: str
     second: str
-
-    def join(self, first: str, second: str) -> str:
-        """Return the translations of the parts as one."""
-        return first + (self.between or missing_space(self.first, first)) + second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +183,8 @@ def sentence_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
 
 def _chunk_spans(text, language):
     """Yield the same as `sentence_spans`."""
+    import sentencex  # of the extra `documents`
+
     start = end = 0
     found = sentencex.segment(_language_code(language), _SURROGATE.sub("\ufffd", text))
     for number, part in enumerate(found):

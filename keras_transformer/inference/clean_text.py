@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer import given_texts
 from keras_transformer.white_space import BLANK_CLASS, OUTER_SPACES, SPACES
 
 # A language and a tag.
 _MOST_MARKERS = 2
+
+
+def text_batch(texts: Any) -> tf.Tensor:
+    """Return texts as string `[batch]`, for a graph.
+
+    A `tf.function` that is called with another shape or type keeps its lock, so later
+    calls by other threads wait for ever.
+
+    Args:
+        texts: A tensor of that shape, or what `given_texts.each` takes.
+
+    Raises:
+        TypeError: If a text is no string.
+    """
+    is_strings = isinstance(texts, tf.Tensor) and texts.dtype == tf.string
+    if is_strings and texts.shape.rank in (1, None):
+        return texts
+    return tf.constant(given_texts.as_list(texts), tf.string)
 
 
 def clean(text: tf.Tensor, markers: Sequence[str] = ()) -> tf.Tensor:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import collections
-import functools
-import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,83 +17,16 @@ from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.decoding.rules import TokenRule
 from keras_transformer.decoding.rules.placeholders import KeptPlaceholders
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-from keras_transformer.inference.batching import (
-    BATCHES_AT_ONCE,
-    Kept,
-    in_batches,
-    in_blocks,
+from keras_transformer.inference.clean_text import (
+    clean,
+    num_words_before,
     text_batch,
 )
-from keras_transformer.inference.clean_text import clean, num_words_before
 from keras_transformer.inference.compiling_beside import compiling
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.shortlist import Shortlist
-from keras_transformer.inference.word_alignment import (
-    pieces_without_ends,
-    word_alignment,
-)
 from keras_transformer.model.transformer import Transformer
-
-# Times in a row from which on a phrase is a loop, and words of the longest phrase.
-_LOOP = 4
-_LONGEST_PHRASE = 8
-
-
-class Division(Protocol):
-    """A text in two parts, such as `documents.text.Division`."""
-
-    first: str
-    second: str
-
-    def join(self, first: str, second: str) -> str:
-        """Return the translations of the parts as one."""
-
-
-class Protected(Protocol):
-    """A text whose translation must have parts of it, such as `ProtectedText`."""
-
-    text: str
-
-    def restore(self, translation: str, alignment: Sequence[tuple[int, int]]) -> str:
-        """Return the translation of `text` with these parts."""
-
-
-class Hypothesis(NamedTuple):
-    """One translation."""
-
-    text: str
-    # Log probability / length penalty, in nats.
-    score: float
-
-
-class Translation(NamedTuple):
-    """The translation of a source text."""
-
-    text: str
-    # Log probability / length penalty, in nats; 0 for a source without words; the sum
-    # of its parts for a source that was divided.
-    score: float
-    # Whether the source was cut to its first `max_input_length` tokens.
-    truncated: bool
-    # The best hypotheses, best first.
-    nbest: tuple[Hypothesis, ...]
-    # Pairs of a source word and the word of `text` that comes from it, from 0, and the
-    # pieces of `text` with their log probabilities in nats; only from functions with
-    # the outputs of `Translator.align_batch`.
-    alignment: tuple[tuple[int, int], ...] = ()
-    token_scores: tuple[tuple[str, float], ...] = ()
-    # Whether `text` repeats a phrase as the source does not; see `has_loop`.
-    looped: bool = False
-
-    @classmethod
-    def from_json(cls, *values: Any) -> Translation:
-        """Return a translation from its fields as `json` writes and reads them."""
-        found = cls(*values)
-        return found._replace(
-            nbest=tuple(Hypothesis(*each) for each in found.nbest),
-            alignment=tuple(map(tuple, found.alignment)),
-            token_scores=tuple(map(tuple, found.token_scores)),
-        )
+from keras_transformer.translation.pipeline import Translation, translate_in_batches
 
 
 class Translator(SequenceGenerator):
@@ -405,179 +335,3 @@ def check_num_best(num_best: int, decoding: DecodingConfig) -> None:
             "`num_best` (--nbest) must be at most `beam_size`. Received: "
             f"num_best={num_best}, beam_size={decoding.beam_size}."
         )
-
-
-def translate_in_batches(
-    texts: Sequence[str],
-    batch_size: int,
-    translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
-    divide: Callable[[str], Division | None] | None = None,
-    at_once: int = BATCHES_AT_ONCE,
-    protect: Callable[[str], Protected] | None = None,
-    first_alone: bool = True,
-    kept: Kept | None = None,
-) -> list[Translation]:
-    """Translate texts in batches of similar length, see `in_batches`; keeps the order.
-
-    Args:
-        texts: The sources.
-        batch_size: Most sources of a batch.
-        translate_batch: A function with the signature of `Translator.translate_batch`.
-        divide: Divides a text that the model would cut; its parts are translated one
-            by one and joined, without `nbest`. Returns None for one that cannot be
-            divided, which is cut. Without `divide` all long texts are cut.
-        at_once: Number of threads that call `translate_batch`.
-        protect: Finds what a translation must have; None: nothing.
-        first_alone: Same as in `in_batches`.
-        kept: Same as in `in_batches`.
-    """
-    answer = _unpacked(translate_batch, protect)
-    if divide is not None:
-        answer = functools.partial(_answer_in_parts, answer, divide)
-    return in_batches(texts, batch_size, answer, at_once, first_alone, kept)
-
-
-def translate_in_blocks(
-    texts: Iterable[str],
-    batch_size: int,
-    translate_batch: Callable[[tf.Tensor], dict[str, tf.Tensor]],
-    block_size: int,
-    at_once: int = BATCHES_AT_ONCE,
-    protect: Callable[[str], Protected] | None = None,
-    first_alone: bool = True,
-    kept: Kept | None = None,
-) -> Iterator[tuple[int, list[Translation]]]:
-    """Same as `translate_in_batches`, but yields translations as `in_blocks` does."""
-    answer = _unpacked(translate_batch, protect)
-    return in_blocks(texts, batch_size, answer, block_size, at_once, first_alone, kept)
-
-
-def _unpacked(
-    translate_batch: Callable, protect: Callable[[str], Protected] | None
-) -> Callable[[list[str]], list[Translation]]:
-    """Return a function that translates a batch of Python strings."""
-
-    def answer(texts):
-        return _unpack(translate_batch(tf.constant(texts, tf.string)), texts)
-
-    def answer_protected(texts):
-        protected = [protect(given_texts.as_str(text)) for text in texts]
-        answers = answer([each.text for each in protected])
-        return [*map(_restored, answers, protected)]
-
-    return answer if protect is None else answer_protected
-
-
-def _restored(translation: Translation, protected: Protected) -> Translation:
-    """Put what was protected into a translation; its alignment no longer fits."""
-    nbest = tuple(
-        Hypothesis(protected.restore(each.text, translation.alignment), each.score)
-        for each in translation.nbest
-    )
-    text = protected.restore(translation.text, translation.alignment)
-    return translation._replace(text=text, nbest=nbest, alignment=())
-
-
-def _answer_in_parts(answer, divide, texts: Sequence[str]) -> list[Translation]:
-    """Translate a batch, and texts that were cut again in parts."""
-    translations = answer(texts)
-    divisions = {
-        row: division
-        for row, translation in enumerate(translations)
-        if translation.truncated and (division := divide(texts[row]))
-    }
-    if not divisions:
-        return translations
-    # In two batches, so that none has more texts than the first.
-    first, second = (
-        _answer_in_parts(
-            answer, divide, [getattr(each, part) for each in divisions.values()]
-        )
-        for part in ("first", "second")
-    )
-    for (row, division), one, other in zip(
-        divisions.items(), first, second, strict=True
-    ):
-        translations[row] = Translation(
-            division.join(one.text, other.text),
-            one.score + other.score,
-            one.truncated or other.truncated,
-            nbest=(),
-            looped=one.looped or other.looped,
-        )
-    return translations
-
-
-def _unpack(batch: dict[str, tf.Tensor], sources: Sequence[str]) -> list[Translation]:
-    """Convert the tensors of one batch to Python values."""
-    texts = [[text.decode() for text in row] for row in batch["translations"].numpy()]
-    scores = batch["scores"].numpy().tolist()
-    truncated = batch["truncated"].numpy().tolist()
-    translations = [
-        Translation(
-            row[0],
-            row_scores[0],
-            cut,
-            tuple(map(Hypothesis, row, row_scores)),
-            looped=has_loop(row[0]) and not has_loop(source),
-        )
-        for row, row_scores, cut, source in zip(
-            texts, scores, truncated, sources, strict=True
-        )
-    ]
-    if "attention" not in batch:
-        return translations
-    return [
-        _with_alignment(translation, source, *row)
-        for translation, source, *row in zip(
-            translations, sources, *_rows_of_alignment(batch), strict=True
-        )
-    ]
-
-
-def has_loop(text: str) -> bool:
-    """Return whether a phrase of 1 to 8 words comes four times in a row or more."""
-    words = [word.strip(string.punctuation) for word in text.split()]
-    if len(words) < _LOOP or max(collections.Counter(words).values()) < _LOOP:
-        return False
-    for size in range(1, _LONGEST_PHRASE + 1):
-        num_equal = 0  # words that equal the one a phrase before them, in a row
-        for before, word in zip(words, words[size:], strict=False):
-            num_equal = num_equal + 1 if word == before else 0
-            if num_equal == (_LOOP - 1) * size:
-                return True
-    return False
-
-
-def _rows_of_alignment(batch):
-    """Return the outputs that `align_batch` adds, NumPy `[batch, ...]`."""
-    names = ("source_pieces", "target_pieces", "attention", "log_probabilities")
-    rows = [batch[name].numpy() for name in names]
-    words = batch.get("source_words")
-    return [*rows, [None] * len(rows[0]) if words is None else words.numpy()]
-
-
-def _with_alignment(
-    translation,
-    source,
-    source_pieces,
-    target_pieces,
-    attention,
-    log_probs,
-    words_of_source,
-):
-    """Add the results of one row of `align_batch`."""
-    source_pieces, target_pieces = (
-        [piece.decode("utf-8", "replace") for piece in pieces if piece]
-        for pieces in (source_pieces, target_pieces)
-    )
-    return translation._replace(
-        alignment=word_alignment(
-            source,
-            translation.text,
-            *pieces_without_ends(source_pieces, target_pieces),
-            attention,
-            words_of_source,
-        ),
-        token_scores=tuple(zip(target_pieces, log_probs.tolist(), strict=False)),
-    )

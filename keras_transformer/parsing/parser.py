@@ -11,8 +11,7 @@ from keras_transformer import config, given_texts, white_space
 from keras_transformer.config import DecodingConfig, replaced
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
-from keras_transformer.inference.batching import in_batches, text_batch
-from keras_transformer.inference.clean_text import clean
+from keras_transformer.inference.clean_text import clean, text_batch
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.parsing import Tree, delinearise, graph_text, repair
@@ -24,6 +23,7 @@ from keras_transformer.parsing.constraint import (
 )
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.presets import PARSER_DECODING
+from keras_transformer.translation.batching import in_batches
 from keras_transformer.treebank import linearisation
 
 

@@ -2,6 +2,7 @@
 
 Begin with `server`. `tf_serving_rest`, `libre_translate` and `page_routes` have its
 routes, `http_json` reads and writes their bodies, `protected_requests` reads what
-translations must have, `batching_queue` joins the texts of concurrent requests,
-`model_loading` loads what it serves as a `served_model`, and `metrics` counts.
+translations must have and asks the model, `batching_queue` joins the texts of
+concurrent requests, `model_loading` loads what it serves as a `served_model`, and
+`metrics` counts.
 """

@@ -11,12 +11,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import fastapi
-import numpy as np
 from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 
 from keras_transformer import wording
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.translation.pipeline import as_python
 
 # Characters of an error, which may show what the client has sent.
 _LONGEST_ERROR = 300
@@ -46,7 +46,7 @@ def _encoded(content: Any) -> str:
         return f"{{{', '.join(items)}}}"
     if isinstance(content, list) or getattr(content, "ndim", 0) > 1:
         return f"[{', '.join(map(_encoded, content))}]"
-    return json.dumps(as_lists(content), ensure_ascii=False)
+    return json.dumps(as_python(content), ensure_ascii=False)
 
 
 def error_response(
@@ -181,12 +181,3 @@ async def unless_client_leaves(request: fastapi.Request, work: Coroutine) -> Any
 async def _disconnect(request: fastapi.Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def as_lists(array: Any) -> Any:
-    """Return an array or an item of one as Python values, with bytes as str."""
-    if isinstance(array, np.ndarray | np.generic):
-        array = array.tolist()
-    if isinstance(array, list):
-        return [as_lists(item) for item in array]
-    return array.decode("utf-8", "replace") if isinstance(array, bytes) else array

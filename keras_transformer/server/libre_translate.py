@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +12,13 @@ from starlette.exceptions import HTTPException
 
 from keras_transformer import language_tokens
 from keras_transformer.documents import web_page
-from keras_transformer.documents.protection import CASES, KINDS, Protection
-from keras_transformer.documents.text import (
-    DEFAULT_LANGUAGE,
-    Document,
-    divide,
-    segment,
+from keras_transformer.documents.protection import (
+    CASES,
+    KINDS,
+    ProtectedText,
+    Protection,
 )
+from keras_transformer.documents.text import DEFAULT_LANGUAGE
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
@@ -34,16 +33,13 @@ from keras_transformer.server.http_json import (
 from keras_transformer.server.protected_requests import (
     FIELDS,
     ProtectedRequests,
-    alignment,
-    input_rows,
-    protect_all,
-    values_of,
+    ask_model,
 )
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.translation import pipeline
 
 _FIELDS = ("q", "source", "target", "format", "alternatives", *FIELDS)
-_FORMATS = ("text", "html")
 # Of a language, the beginning of a text and its end.
 _EXTRA_TOKENS = 4
 # Fields of a form besides its texts.
@@ -170,46 +166,40 @@ class LibreTranslate:
         texts = [*map(without_surrogates, texts)]
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
-        if not isinstance(text_format, str) or text_format not in _FORMATS:
+        if not isinstance(text_format, str) or text_format not in pipeline.FORMATS:
             raise HTTPException(
                 400, f"{text_format!s:.20} format is not supported, only text and html"
             )
         languages = self._checked_languages(given["source"], given["target"])
         protection = await self._requests.read(given)
         self._check_alignment(languages, protection)
-        find = segment
         if text_format == "html":
             _check_formatting(texts)
-            find = functools.partial(
-                web_page.segment, max_tag_pairs=protection.num_tag_pairs
-            )
-        documents = [
-            # In a thread: a long page takes seconds.
-            await asyncio.to_thread(
-                find,
-                text,
-                languages[0] or DEFAULT_LANGUAGE,
-                self._max_tokens,
-                tokens=self._tokens,
-                token=self._model.target_token(languages[1]) if self._languages else "",
-            )
-            for text in texts
-        ]
+        options = pipeline.Options(
+            protection,
+            self._tokens,
+            divides=True,
+            format=text_format,
+            language=languages[0] or DEFAULT_LANGUAGE,
+            limit=self._max_tokens,
+        )
+        token = self._model.target_token(languages[1]) if self._languages else ""
+        # In a thread: a long page takes seconds.
+        documents = await asyncio.to_thread(
+            lambda: [pipeline.segment(text, options, token) for text in texts]
+        )
         sentences = [each for document in documents for each in document.texts()]
         self._check_tokens(sentences)
         check_num_texts(len(sentences), self._config)
         for sentence in sentences:
             check_length(sentence, self._config)
-        has_several = num_alternatives > 0
-        work = self._hypotheses(sentences, languages, protection, has_several)
-        found = iter(await unless_client_leaves(request, work))
-        # Translations of each text, best first.
-        answers = [
-            _translations(
-                document, list(itertools.islice(found, len(document.texts())))
-            )
-            for document in documents
-        ]
+        ask = functools.partial(
+            self._ask, languages, protection.needs_alignment, num_alternatives > 0
+        )
+        work = pipeline.run_async(pipeline.translate(sentences, options), ask)
+        translations = await unless_client_leaves(request, work)
+        # Of each text, best first.
+        answers = pipeline.joined(documents, translations)
         best = [answer[0] for answer in answers]
         others = [answer[1 : num_alternatives + 1] for answer in answers]
         is_list = isinstance(given["q"], list)
@@ -304,84 +294,35 @@ class LibreTranslate:
                 "model with placeholders",
             )
 
-    async def _hypotheses(
+    async def _ask(
         self,
-        sentences: Sequence[str],
         languages: tuple[str, str],
-        protection: Protection,
+        has_alignment: bool,
         has_several: bool,
-    ) -> list[list[str]]:
-        """Return the hypotheses for each sentence, best first."""
-        # Only the best translation has an alignment.
-        has_several &= "nbest" in self._signatures and not protection.needs_alignment
-        if self._is_asked or not has_several:
-            best = await self._best(sentences, languages, protection)
-            return [[text] for text in best]
-        protected = await protect_all(protection, sentences)
-        # The others may be longer than the model reads, and `nbest` does not say so.
-        short = [each for each in protected if self._surely_fits(each.text)]
-        long = [each.original for each in protected if not self._surely_fits(each.text)]
-        rows = input_rows([each.text for each in short])
-        found = await self._queue.ask("nbest", rows) if short else []
-        of_short = iter(
-            [
-                [each.restore(text) for text in values_of(row)["translations"]]
-                for each, row in zip(short, found, strict=True)
-            ]
-        )
-        of_long = iter(await self._best(long, languages, protection))
-        return [
-            next(of_short) if self._surely_fits(each.text) else [next(of_long)]
-            for each in protected
-        ]
+        texts: Sequence[ProtectedText],
+    ) -> list[pipeline.Translation]:
+        """Return the translations that the model gives, with others if it can."""
+        name, more = "serving_default", {}
+        if has_alignment:
+            name = "align"
+        elif self._is_asked:
+            name = "multilingual"
+            source, target = (code.encode() for code in languages)
+            more = {"source_language": source, "target_language": target}
+        # Only the best translation has an alignment. The others may be longer than the
+        # model reads, and `nbest` does not say so.
+        has_several &= name == "serving_default" and "nbest" in self._signatures
+
+        def signature_of(text):
+            has_room = has_several and self._surely_fits(text.text)
+            return "nbest" if has_room else name
+
+        return await ask_model(self._queue, texts, signature_of, more)
 
     def _surely_fits(self, text: str) -> bool:
         """Return whether a text is shorter than the limit with a token per byte."""
         num_bytes = len(text.encode())
         return self._max_tokens is None or num_bytes + _EXTRA_TOKENS <= self._max_tokens
-
-    async def _best(
-        self, texts: Sequence[str], languages: tuple[str, str], protection: Protection
-    ) -> list[str]:
-        """Return the best translation of each text, in parts if it would be cut."""
-        if not texts:
-            return []
-        protected = await protect_all(protection, texts)
-        rows = input_rows([each.text for each in protected])
-        signature = "align" if protection.needs_alignment else "serving_default"
-        if self._is_asked and not protection.needs_alignment:
-            signature = "multilingual"
-            source, target = (code.encode() for code in languages)
-            for row in rows:
-                row |= {"source_language": source, "target_language": target}
-        answers = [*map(values_of, await self._queue.ask(signature, rows))]
-        # In a thread: the attention of long texts takes seconds.
-        found = await asyncio.to_thread(
-            lambda: [
-                each.restore(answer["translation"], alignment(each, answer))
-                for each, answer in zip(protected, answers, strict=True)
-            ]
-        )
-        divisions = {
-            row: division
-            for row, answer in enumerate(answers)
-            if answer.get("truncated")
-            and (division := divide(texts[row], self._tokens))
-        }
-        # One after the other: the queue has room for `max_texts`.
-        first, second = [
-            await self._best(
-                [getattr(each, part) for each in divisions.values()],
-                languages,
-                protection,
-            )
-            for part in ("first", "second")
-        ]
-        for (row, division), one, other in zip(
-            divisions.items(), first, second, strict=True
-        ):
-            found[row] = division.join(one, other)
-        return found
 
 
 async def _read(request: fastapi.Request, config: ServerConfig) -> dict[str, Any]:
@@ -417,17 +358,3 @@ def _number(value: Any) -> int:
         return max(0, int(value or 0))
     except (TypeError, ValueError, OverflowError) as error:
         raise _invalid("alternatives parameter is not a number") from error
-
-
-def _translations(
-    document: Document | web_page.WebPage, found: Sequence[Sequence[str]]
-) -> list[str]:
-    """Return different translations of a text whose sentences have several each."""
-    # The n-th of each sentence; its best where there are fewer.
-    texts = [
-        document.join(
-            [each[n] if n < len(each) and each[n] else each[0] for each in found]
-        )
-        for n in range(max(map(len, found), default=1))
-    ]
-    return list(dict.fromkeys(texts))

@@ -6,16 +6,15 @@ import asyncio
 import functools
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastapi
 import numpy as np
 from starlette.exceptions import HTTPException
 
 from keras_transformer import language_tokens
-from keras_transformer.documents import text
 from keras_transformer.documents.protection import ProtectedText
-from keras_transformer.inference.word_alignment import arguments_of, word_weights
+from keras_transformer.documents.text import DEFAULT_LANGUAGE, told
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
@@ -27,13 +26,12 @@ from keras_transformer.server.http_json import (
 )
 from keras_transformer.server.protected_requests import (
     ProtectedRequests,
-    alignment,
-    input_rows,
-    protect_all,
-    values_of,
+    ask_model,
 )
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.translation import pipeline
+from keras_transformer.translation.word_alignment import arguments_of, word_weights
 
 _FOLDER = pathlib.Path(__file__).parent / "page"
 _FILES = {
@@ -51,6 +49,15 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+
+
+class _Answer(NamedTuple):
+    """The translation of a sentence or of a part of one."""
+
+    text: str
+    truncated: bool
+    # What the page shows of it.
+    sentence: dict[str, Any]
 
 
 class Page:
@@ -76,8 +83,6 @@ class Page:
         self._tokens = model.language_tokens
         # Languages that a person may choose; others are those of the signatures.
         self._targets = model.languages if len(self._tokens) > 1 else ()
-        # Long sentences are divided before: those that are cut are not asked again.
-        self._limit = model.max_input_length and model.max_input_length // 4
         self._queue = queue
         self._config = config
         self._requests = requests
@@ -118,59 +123,80 @@ class Page:
     async def translate(self, request: fastapi.Request) -> fastapi.Response:
         """Translate the sentences of a text, and tell where words come from."""
         given = await read_object(request)
-        source = self._checked(given, "text")
-        token = self._token(given)
-        protection = await self._requests.read(given)
-        document = text.segment(
-            source,
-            self._pair[0] or text.DEFAULT_LANGUAGE,
-            self._limit,
-            self._tokens,
-            token,
-        )
-        for sentence in document.texts():
+        source, token = self._checked(given, "text"), self._token(given)
+        options = await self._options(given, divides=True)
+        # In a thread: a long text takes a while.
+        document = await asyncio.to_thread(pipeline.segment, source, options, token)
+        texts = document.texts()
+        for sentence in texts:
             self._check_token(sentence)
-        check_num_texts(len(document.texts()), self._config)
-        protected = await protect_all(protection, document.texts())
+        check_num_texts(len(texts), self._config)
         name = "align" if "align" in self._signatures else "serving_default"
-        rows = input_rows([each.text for each in protected])
-        answers = await self._ask(request, name, rows) if rows else []
-        # In a thread: the attention of long texts takes seconds.
-        sentences = await asyncio.to_thread(
-            lambda: [*map(self._sentence, protected, answers)]
+        ask = functools.partial(
+            ask_model, self._queue, signature_of=lambda text: name, read=self._answer
         )
+        work = pipeline.run_async(pipeline.in_parts(texts, options), ask)
+        found = await unless_client_leaves(request, work)
+        parts = []
+        for own, after in zip(found, document.around[1:], strict=True):
+            parts += [*own[:-1], own[-1]._replace(after=after)]
+        spaces = pipeline.spaces_after(parts, [part.answer.text for part in parts])
         return json_response(
             {
-                "around": document.around,
-                "sentences": sentences,
-                "canChange": not protection.needs_alignment,
+                "around": [document.around[0], *(part.after for part in parts)],
+                "sentences": [
+                    part.answer.sentence | {"after": after}
+                    for part, after in zip(parts, spaces, strict=True)
+                ],
+                "canChange": not options.protection.needs_alignment,
             }
         )
 
     async def alternatives(self, request: fastapi.Request) -> fastapi.Response:
         """Return translations of a sentence, best first."""
-        protected, _ = await self._read_sentence(request)
-        rows = input_rows([protected.text])
-        (answer,) = await self._ask(request, "nbest", rows)
-        found = [protected.restore(each) for each in answer["translations"] if each]
-        return json_response({"translations": found})
+        sentence, options, _ = await self._read_sentence(request)
+        ask = functools.partial(
+            ask_model, self._queue, signature_of=lambda text: "nbest"
+        )
+        work = pipeline.run_async(pipeline.translate([sentence], options), ask)
+        (found,) = await unless_client_leaves(request, work)
+        texts = [each.text for each in found.nbest if each.text]
+        return json_response({"translations": texts})
 
     async def continuation(self, request: fastapi.Request) -> fastapi.Response:
         """Return the translation of a sentence that begins with a prefix."""
-        protected, given = await self._read_sentence(request)
+        sentence, options, given = await self._read_sentence(request)
         prefix = self._checked(given, "prefix")
-        # A text or a glossary may have the name of a placeholder, too.
-        expected = protected.restore(protected.text)
-        for symbol in sorted(self._requests.default.placeholders):
-            if prefix.count(symbol) > expected.count(symbol):
-                raise HTTPException(
-                    400,
-                    f"The beginning must not have {symbol}, the name of a placeholder",
-                )
-        (row,) = input_rows([protected.text])
-        row["prefix"] = protected.hide(prefix).encode()
-        (answer,) = await self._ask(request, "prefix", [row])
-        return json_response({"translation": protected.restore(answer["translation"])})
+
+        async def ask(texts):
+            (protected,) = texts
+            # A text or a glossary may have the name of a placeholder, too.
+            expected = protected.restore(protected.text)
+            for symbol in sorted(self._requests.default.placeholders):
+                if prefix.count(symbol) > expected.count(symbol):
+                    raise HTTPException(
+                        400,
+                        f"The beginning must not have {symbol}, the name of a "
+                        "placeholder",
+                    )
+            more = {"prefix": protected.hide(prefix).encode()}
+            return await ask_model(self._queue, texts, lambda text: "prefix", more)
+
+        work = pipeline.run_async(pipeline.translate([sentence], options), ask)
+        (found,) = await unless_client_leaves(request, work)
+        return json_response({"translation": found.text})
+
+    async def _options(
+        self, given: Mapping[str, Any], divides: bool = False
+    ) -> pipeline.Options:
+        """Return how to translate the texts of a request."""
+        return pipeline.Options(
+            await self._requests.read(given),
+            self._tokens,
+            divides,
+            language=self._pair[0] or DEFAULT_LANGUAGE,
+            limit=self._model.max_input_length,
+        )
 
     def _checked(self, given: Mapping[str, Any], name: str) -> str:
         """Return a field of a request if it is a text of allowed length."""
@@ -182,20 +208,20 @@ class Page:
 
     async def _read_sentence(
         self, request: fastapi.Request
-    ) -> tuple[ProtectedText, dict[str, Any]]:
-        """Return a protected sentence, and all fields of the request."""
+    ) -> tuple[str, pipeline.Options, dict[str, Any]]:
+        """Return a sentence, how to translate it, and all fields of the request."""
         given = await read_object(request)
         sentence = self._checked(given, "text")
-        protection = await self._requests.read(given)
-        if protection.needs_alignment:
+        options = await self._options(given)
+        if options.protection.needs_alignment:
             raise HTTPException(
                 400,
                 "Other translations with protect or glossary need a model with "
                 "placeholders",
             )
         self._check_token(sentence)
-        told = text.told([sentence], [self._token(given)])
-        return (*await protect_all(protection, told), given)
+        (sentence,) = told([sentence], [self._token(given)])
+        return sentence, options, given
 
     def _token(self, given: Mapping[str, Any]) -> str:
         """Return the token of the language that a request wants, "" for none."""
@@ -218,32 +244,26 @@ class Page:
                 f"{token} is not a language of the model: {', '.join(self._targets)}",
             )
 
-    def _sentence(
-        self, protected: ProtectedText, answer: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return what the page shows of a sentence: words, and where they come from."""
-        aligned = alignment(protected, answer)
-        words = protected.restore_words(answer["translation"], aligned)
+    def _answer(self, protected: ProtectedText, outputs: Mapping[str, Any]) -> _Answer:
+        """Return an answer, and the words of a sentence and where they come from."""
+        found = pipeline.Translation.of(protected.text, outputs)
+        words = protected.restore_words(found.text, found.alignment)
         token, sentence = language_tokens.divide(protected.original, self._tokens)
         # The token is a word of its own.
         source_words = protected.source_words()[bool(token) :]
-        weights = _weights(protected, answer, num_left_out=bool(token))
+        weights = _weights(protected, outputs, num_left_out=bool(token))
         if weights is not None and weights.shape != (len(words), len(source_words)):
             weights = None  # a word has no piece
         kept = [number for number, word in enumerate(words) if word]
-        return {
+        shown = {
             "text": sentence,
             "target": language_tokens.code_of(token) or "",
             "sourceWords": source_words,
             "words": [words[number] for number in kept],
             "weights": None if weights is None else weights[kept].tolist(),
-            "isCut": bool(answer.get("truncated")),
+            "isCut": found.truncated,
         }
-
-    async def _ask(self, request, name: str, rows: list) -> list[dict[str, Any]]:
-        """Return the outputs of a signature by name for each row."""
-        work = self._queue.ask(name, rows)
-        return [*map(values_of, await unless_client_leaves(request, work))]
+        return _Answer(found.text, found.truncated, shown)
 
 
 def _weights(

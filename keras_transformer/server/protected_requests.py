@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from starlette.exceptions import HTTPException
 
 from keras_transformer import wording
@@ -17,10 +16,11 @@ from keras_transformer.documents.protection import (
     Term,
     terms_of_lines,
 )
-from keras_transformer.inference.word_alignment import arguments_of, word_alignment
-from keras_transformer.server.http_json import as_lists, without_surrogates
+from keras_transformer.server.batching_queue import BatchingQueue
+from keras_transformer.server.http_json import without_surrogates
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.translation.pipeline import Translation, values_of
 
 # Fields of a request.
 FIELDS = ("protect", "glossary")
@@ -145,30 +145,37 @@ def _lines(glossary: list) -> Iterator[str]:
         yield "\t".join(columns).rstrip("\t")
 
 
-async def protect_all(
-    protection: Protection, texts: Sequence[str]
-) -> list[ProtectedText]:
-    """Protect texts without holding up other requests."""
-    if protection.is_empty:
-        return [protection.protect(text) for text in texts]
-    return await asyncio.to_thread(lambda: [*map(protection.protect, texts)])
+async def ask_model(
+    queue: BatchingQueue,
+    texts: Sequence[ProtectedText],
+    signature_of: Callable[[ProtectedText], str],
+    more: Mapping[str, Any] | None = None,
+    read: Callable[[ProtectedText, Mapping[str, Any]], Any] | None = None,
+) -> list[Any]:
+    """Return the answers to texts.
 
-
-def input_rows(texts: Sequence[str]) -> list[dict[str, bytes]]:
-    """Return texts as the queue takes them."""
-    return [{"text": text.encode()} for text in texts]
-
-
-def values_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outputs for a text as Python values, and attention as an array."""
-    return {
-        name: value if np.ndim(value) > 1 else as_lists(value)
-        for name, value in row.items()
-    }
-
-
-def alignment(protected: ProtectedText, row: Mapping[str, Any]) -> tuple:
-    """Return the alignment of words of an answer, () if it has no attention."""
-    if "attention" not in row:
-        return ()
-    return word_alignment(*arguments_of(protected.text, row))
+    Args:
+        queue: Runs the model.
+        texts: The texts.
+        signature_of: Returns the signature that answers a text.
+        more: Further inputs of each text.
+        read: Makes an answer of a text and its outputs by name; None: a `Translation`.
+    """
+    read = read or (lambda text, outputs: Translation.of(text.text, outputs))
+    names = [*map(signature_of, texts)]
+    found = {}
+    # One after the other: the queue has room for `max_texts`.
+    for name in dict.fromkeys(names):
+        rows = [
+            {"text": text.text.encode(), **(more or {})}
+            for text, each in zip(texts, names, strict=True)
+            if each == name
+        ]
+        found[name] = iter(await queue.ask(name, rows))
+    # In a thread: the attention of long texts takes seconds.
+    return await asyncio.to_thread(
+        lambda: [
+            read(text, values_of(next(found[name])))
+            for text, name in zip(texts, names, strict=True)
+        ]
+    )

@@ -37,9 +37,13 @@ from keras_transformer import text_files, wording
 from keras_transformer.config import check_at_least
 from keras_transformer.documents.protection import Protection
 from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-from keras_transformer.inference.translator import Translation, translate_in_batches
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving.sampling import Sampling
+from keras_transformer.translation.pipeline import (
+    Options,
+    Translation,
+    translate_in_batches,
+)
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20
@@ -220,15 +224,10 @@ class SavedModelHandler(ModelHandler):
         inference_args: dict[str, Any] | None = None,
     ) -> Iterable[tuple[Shard, list[Translation]]]:
         shard, lines = batch
-        protection = self._config.protection
+        options = Options(self._config.protection or Protection())
         yield (
             shard,
-            translate_in_batches(
-                lines,
-                self._config.batch_size,
-                model,
-                protect=protection.protect if protection else None,
-            ),
+            translate_in_batches(lines, self._config.batch_size, model, options),
         )
 
 

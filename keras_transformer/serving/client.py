@@ -69,6 +69,12 @@ class ClientConfig:
             )
 
 
+# A batch by name, one item per row, and the outputs of each row by name.
+Batch = Mapping[str, Sequence]
+Answers = list[dict[str, Any]]
+Translate = Callable[[Callable[[Batch], Answers], Batch], Answers]
+
+
 class Connection(Protocol):
     """A connection to a server."""
 
@@ -95,7 +101,9 @@ class NoAnswerError(Exception):
 
 
 def ask(
-    config: ClientConfig, inputs: Mapping[str, Sequence]
+    config: ClientConfig,
+    inputs: Mapping[str, Sequence],
+    translate: Translate | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Send rows in batches of similar length; yield answers in input order.
 
@@ -103,6 +111,8 @@ def ask(
         config: Server and requests.
         inputs: The signature's inputs by name, one item per row; texts in any form that
             `given_texts.each` takes.
+        translate: Called, by threads, with a function that sends a batch and with the
+            inputs of one; returns the answers. None: they are those of the server.
 
     Yields:
         For each row its outputs by name; texts as str.
@@ -121,20 +131,21 @@ def ask(
     connection = connect(config)
     is_over = threading.Event()
 
-    def send(rows):
-        batch = {name: [values[row] for row in rows] for name, values in inputs.items()}
+    def send(batch):
         outputs = retry(config, lambda left: connection.predict(batch, left), is_over)
-        return [
-            {name: values[index] for name, values in outputs.items()}
-            for index in range(len(rows))
-        ]
+        rows = zip(*outputs.values(), strict=True)
+        return [dict(zip(outputs, row, strict=True)) for row in rows]
+
+    def answer(rows):
+        batch = {name: [values[row] for row in rows] for name, values in inputs.items()}
+        return translate(send, batch) if translate else send(batch)
 
     batches = in_batches([len(text) for text in inputs["text"]], config.batch_size)
     answers: dict[int, dict[str, Any]] = {}
     next_row = 0
     pool = concurrent.futures.ThreadPoolExecutor(config.concurrency)
     try:
-        for rows, outputs in zip(batches, pool.map(send, batches), strict=True):
+        for rows, outputs in zip(batches, pool.map(answer, batches), strict=True):
             answers.update(zip(rows, outputs, strict=True))
             while next_row in answers:
                 yield answers.pop(next_row)

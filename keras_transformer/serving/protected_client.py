@@ -7,14 +7,15 @@ tokens, but the signature `align` shows the pieces that it makes of a text.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import given_texts, language_tokens
+from keras_transformer import language_tokens
 from keras_transformer.config import PairEncoding
-from keras_transformer.documents.protection import ProtectedText, Protection
-from keras_transformer.inference.word_alignment import arguments_of, word_alignment
+from keras_transformer.documents.protection import Protection
 from keras_transformer.serving import client
+from keras_transformer.translation import pipeline
 
 # Signatures whose answers can have what is protected. All but the first need a model
 # with placeholders.
@@ -92,11 +93,8 @@ def ask(
                 "model with placeholders, see bin/prepare_data.py --placeholders."
             )
         config = dataclasses.replace(config, signature="align")
-    texts = map(given_texts.as_str, given_texts.each(inputs["text"], "text"))
-    protected = [*map(protection.protect, texts)]
-    inputs = {**inputs, "text": [each.text for each in protected]}
-    for each, answer in zip(protected, client.ask(config, inputs), strict=True):
-        yield _restored(each, answer)
+    options = pipeline.Options(protection)
+    yield from client.ask(config, inputs, functools.partial(_translate, options))
 
 
 def _pieces(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
@@ -110,16 +108,24 @@ def _pieces(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
     ]
 
 
-def _restored(protected: ProtectedText, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of a signature, with what is protected."""
-    if "attention" in answer:
-        alignment = word_alignment(*arguments_of(protected.text, answer))
-        translation = protected.restore(answer["translation"], alignment)
-        kept = {name: answer[name] for name in ("score", "truncated")}
-        return {"translation": translation, **kept}
-    restored = dict(answer)
-    if "translation" in answer:
-        restored["translation"] = protected.restore(answer["translation"])
+def _translate(
+    options: pipeline.Options, send: Callable, inputs: client.Batch
+) -> client.Answers:
+    """Return the answers to a batch, with what is protected."""
+    answers = []
+
+    def ask(protected):
+        texts = [each.text for each in protected]
+        answers.extend(send({**inputs, "text": texts}))
+        return [*map(pipeline.Translation.of, texts, answers)]
+
+    found = pipeline.run(pipeline.translate(inputs["text"], options), ask)
+    return [*map(_with, answers, found)]
+
+
+def _with(answer: dict[str, Any], found: pipeline.Translation) -> dict[str, Any]:
+    """Return an answer of a signature with other translations."""
     if "translations" in answer:
-        restored["translations"] = [*map(protected.restore, answer["translations"])]
-    return restored
+        return answer | {"translations": [each.text for each in found.nbest]}
+    kept = ("score", "truncated") if "attention" in answer else answer
+    return {name: answer[name] for name in kept} | {"translation": found.text}

@@ -24,11 +24,7 @@ from keras_transformer.inference.batch_size import (
 from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.search_programs import COMPILE, STATE, Size
-from keras_transformer.inference.translator import (
-    Translation,
-    Translator,
-    translate_in_batches,
-)
+from keras_transformer.inference.translator import Translator
 from keras_transformer.language_tokens import token_of
 from keras_transformer.parsing.parser import (
     Parser,
@@ -37,6 +33,7 @@ from keras_transformer.parsing.parser import (
 from keras_transformer.serving import warmup
 from keras_transformer.serving.sampling import Sampling, sampler
 from keras_transformer.serving.signatures import ParsingModule, ServingModule
+from keras_transformer.translation.pipeline import Translation, translate_in_batches
 
 # Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from keras_transformer.cli.worker_processes import WorkerProcesses
-from keras_transformer.inference import translator
+from keras_transformer.translation import batching, pipeline
 from tests.cli import shouting_model
 
 pytestmark = pytest.mark.long
@@ -31,8 +31,8 @@ def test_every_process_translates_with_its_share_of_the_cores(workers):
     assert not model.first_alone
     told, end = set(), time.monotonic() + PATIENCE_SECONDS
     while len(told) < 2 and time.monotonic() < end:  # one may start before the other
-        found = translator.translate_in_batches(
-            texts, 1, model.translate_batch, at_once=model.at_once
+        found = batching.in_batches(
+            texts, 1, pipeline.answering(model.translate_batch), model.at_once
         )
         assert [each.text for each in found] == [text.upper() for text in texts]
         told |= {each.nbest[1].text for each in found}
@@ -51,7 +51,7 @@ def test_a_killed_process_is_told():
         WorkerProcesses(shouting_model.load, 1) as workers,
         pytest.raises(ChildProcessError, match="Give fewer --num_workers"),
     ):
-        translator.translate_in_batches(
+        pipeline.translate_in_batches(
             ["suicide", "a"], 1, workers.model.translate_batch
         )
 

@@ -4,7 +4,7 @@ import types
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.evaluation import translations
-from keras_transformer.inference.translator import Translation
+from keras_transformer.translation.pipeline import Translation
 
 
 def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):

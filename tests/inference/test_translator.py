@@ -12,11 +12,16 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
-from keras_transformer.inference import batching, packed_kernels
-from keras_transformer.inference.batching import BATCHES_AT_ONCE, in_batches, in_blocks
-from keras_transformer.inference.translator import Translator, has_loop
+from keras_transformer.inference import graph_optimizer, packed_kernels
+from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model
+from keras_transformer.translation.batching import (
+    BATCHES_AT_ONCE,
+    in_batches,
+    in_blocks,
+)
+from keras_transformer.translation.pipeline import has_loop
 from tests.small_models import prepared_variables
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
@@ -496,7 +501,7 @@ def test_little_work_is_not_optimized_for(num_texts, is_off):
     before = option()
     with (
         pytest.raises(ZeroDivisionError),
-        batching.without_graph_optimizer(num_texts),
+        graph_optimizer.disabled_for(num_texts),
     ):
         assert option() == (is_off or before)
         raise ZeroDivisionError

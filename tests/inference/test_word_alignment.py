@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference.translator import Translator
-from keras_transformer.inference.word_alignment import (
+from keras_transformer.model.transformer import Transformer
+from keras_transformer.tokenization import train_bpe
+from keras_transformer.translation.word_alignment import (
     arguments_of,
     pieces_without_ends,
     word_alignment,
     word_weights,
 )
-from keras_transformer.model.transformer import Transformer
-from keras_transformer.tokenization import train_bpe
 from tests.small_models import LINES, TOKENIZERS
 
 

@@ -5,11 +5,12 @@ import tensorflow as tf
 
 from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
-from keras_transformer.inference.translator import Translator, translate_in_batches
-from keras_transformer.inference.word_alignment import arguments_of, word_alignment
+from keras_transformer.inference.translator import Translator
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.translation.pipeline import translate_in_batches
+from keras_transformer.translation.word_alignment import arguments_of, word_alignment
 from keras_transformer.words import words_of_text
 from tests.pretrained import small_published
 from tests.small_models import LINES, choosing_model

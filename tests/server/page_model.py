@@ -7,6 +7,9 @@ import numpy as np
 from keras_transformer.server.served_model import ServedModel, Signature
 from tests.server.fake_model import NUMBER, TEXT
 
+# Words that it reads, and a letter that is too much for it.
+LIMIT, TOO_LONG = 70, "\u0416"
+
 
 def make_page_model(*leave_out, placeholders=()):
     """Return a model that writes words in capitals, from last to first.
@@ -40,11 +43,14 @@ def _upper(text):
 def _translate(inputs):
     texts = [" ".join(_words(text)).encode() for text in inputs["text"]]
     scores = np.zeros(len(texts), np.float32)
-    cut = np.array([b"cut" in text for text in inputs["text"]])
+    cut = [
+        len(text.split()) > LIMIT or TOO_LONG.encode() in text
+        for text in inputs["text"]
+    ]
     return {
         "translation": np.array(texts, object),
         "score": scores,
-        "truncated": cut,
+        "truncated": np.array(cut),
     }
 
 
@@ -73,7 +79,7 @@ def _align(inputs):
         for column in zip(*rows, strict=True)
     ]
     return {
-        "translation": _translate(inputs)["translation"],
+        **_translate(inputs),
         "source_pieces": np.array(padded[0], object),
         "target_pieces": np.array(padded[1], object),
         "attention": attention,

@@ -174,8 +174,7 @@ def test_requests_beyond_the_limits_are_refused(client, q, message):
 @pytest.mark.parametrize("text_format", ["text", "html"])
 @pytest.mark.parametrize("q", ["ab " * 633_333, ["a\n" * 40_000] * 2, "<b>" * 40_000])
 def test_the_length_is_checked_before_any_work(client, monkeypatch, q, text_format):
-    monkeypatch.setattr("keras_transformer.server.libre_translate.segment", None)
-    monkeypatch.setattr("keras_transformer.documents.web_page.segment", None)
+    monkeypatch.setattr("keras_transformer.translation.pipeline.segment", None)
     response = client.post("/translate", json={**ASK, "q": q, "format": text_format})
     assert response.status_code == 413
     assert "All texts together may have 100,000 char" in response.json()["error"]

@@ -17,7 +17,7 @@ from keras_transformer.documents.protection import Protection, Term
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
-from tests.server.page_model import make_page_model
+from tests.server.page_model import TOO_LONG, make_page_model
 from tests.server.running import running
 
 CONFIG = ServerConfig(batch_timeout_ms=0)
@@ -148,7 +148,8 @@ def test_a_late_answer_to_an_earlier_text_is_dropped(page):
             const own = count;
             await new Promise((wake) => setTimeout(wake, own === 1 ? 600 : 0));
             window.answered = (window.answered || []).concat(own);
-            const sentence = { text: "any", words: [`ANSWER${own}`], weights: null };
+            const words = [`ANSWER${own}`];
+            const sentence = { text: "any", words, after: "", weights: null };
             const answer = { around: ["", ""], sentences: [sentence] };
             return new Response(JSON.stringify(answer));
         };
@@ -523,9 +524,32 @@ def test_features_that_the_model_lacks_are_hidden(browser):
         assert not is_shown(browser, "#help")
 
 
+@pytest.mark.parametrize("leave_out", [(), ("align",)])
+def test_a_sentence_that_the_model_cuts_is_translated_in_parts(leave_out):
+    """In the page, too, and each part is a sentence of it."""
+    text = f"- {'a ' * 38}b, g www.a.de i j {'k ' * 35}"
+    body = {"text": text, "protect": ["urls"] * (not leave_out)}
+    with testclient.TestClient(app_of(*leave_out)) as client:
+        answer = client.post("/page/translate", json=body).json()
+        alike = client.post(
+            "/translate", json=body | {"q": text, "source": "en", "target": "de"}
+        ).json()
+    first, second = answer["sentences"]
+    assert answer["around"] == ["- ", " ", " "]
+    assert first["text"].endswith("a b,") and second["text"].startswith("g www.a.de i")
+    url = "WWW.A.DE" if leave_out else "www.a.de"
+    assert second["words"] == [*("K" * 35), "J", "I", url, "G"]
+    assert not first["isCut"] and not second["isCut"]
+    assert (first["weights"] is None) == bool(leave_out)
+    if not leave_out:
+        assert np.shape(second["weights"]) == (39, 39)
+    shown = [" ".join(each["words"]) for each in (first, second)]
+    assert alike == {"translatedText": f"- {shown[0]} {shown[1]} "}
+
+
 def test_a_sentence_that_was_cut_is_told(browser):
     with opened(browser, app_of("align")):
-        type_text(browser, "cut here")
+        type_text(browser, TOO_LONG)
         until(lambda: "only its beginning" in text_of(browser, "#status"))
 
 

@@ -19,10 +19,10 @@ import tensorflow as tf
 
 from keras_transformer import atomic_files
 from keras_transformer.documents.protection import Protection, Term
-from keras_transformer.inference.translator import translate_in_batches
 from keras_transformer.serving import bulk_translation
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving.sampling import Sampling
+from keras_transformer.translation.pipeline import Options, translate_in_batches
 from tests.small_models import LINES, make_translator
 
 # Beam accepts options with and without "=".
@@ -520,7 +520,7 @@ def test_the_program_protects_in_its_workers(kept_export, tmp_path):
     placeholders = saved_model_lib.read_description(kept_export)["placeholders"]
     protection = Protection(["urls"], TERMS, placeholders)
     expected = translate_in_batches(
-        KEPT_LINES, 3, saved_model_lib.load(kept_export), protect=protection.protect
+        KEPT_LINES, 3, saved_model_lib.load(kept_export), Options(protection)
     )
     assert joined(tmp_path) == texts_of(expected)
     assert "".join(joined(tmp_path)).count("Pudel") == 2
@@ -541,7 +541,7 @@ def test_without_placeholders_shards_have_what_the_alignment_says(
         KEPT_LINES,
         3,
         saved_model_lib.load_aligned(small_export),
-        protect=protection.protect,
+        Options(protection),
     )
     assert joined(tmp_path) == texts_of(expected)
     with pytest.raises(ValueError, match="must have the signature 'align'"):

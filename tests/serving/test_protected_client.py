@@ -7,8 +7,8 @@ import pytest
 
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import Protection, Term
-from keras_transformer.inference.translator import translate_in_batches
 from keras_transformer.serving import client, protected_client, saved_model
+from keras_transformer.translation.pipeline import Options, translate_in_batches
 from tests.export.small_server import MODEL_NAME, BatchingModel, serve
 from tests.small_models import LINES, make_translator
 
@@ -58,9 +58,7 @@ def test_translations_are_those_of_the_export(
         (with_placeholders, kept, saved_model.load(kept_export)),
         (without_placeholders, PROTECTION, saved_model.load_aligned(small_export)),
     ):
-        expected = translate_in_batches(
-            TEXTS, 4, translate_batch, protect=protection.protect
-        )
+        expected = translate_in_batches(TEXTS, 4, translate_batch, Options(protection))
         answers = ask(addresses, protection)
         assert [answer["translation"] for answer in answers] == [
             translation.text for translation in expected

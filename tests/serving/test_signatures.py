@@ -9,11 +9,12 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.inference import packed_kernels
-from keras_transformer.inference.translator import Translator, translate_in_batches
+from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.translation.pipeline import translate_in_batches
 from robustness import hostile
 from tests.small_models import (
     inputs_of,

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from keras_transformer import data, presets, tokenization
 from keras_transformer.data import WordAlignments
-from keras_transformer.inference.translator import translate_in_batches
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import divergence, run_setup
 from keras_transformer.training.guided_alignment import AlignmentGuide
+from keras_transformer.translation.pipeline import translate_in_batches
 from tests import small_corpus
 from tests.model.test_train_step import assert_same, batch, make, trained_weights
 from tests.small_corpus import WORDS

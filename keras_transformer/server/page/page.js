@@ -4,7 +4,8 @@ const RETRY_MS = 1000;
 const STORAGE_KEY = "keras_transformer.protection";
 const at = (id) => document.getElementById(id);
 // Each of `sentences` has its text, sourceWords, the words of its translation, and in weights[n] the shares of sourceWords in word n.
-// A protected name of several words may be one word. `around` has the text before, between and after the sentences.
+// A protected name of several words may be one word. `around` has the text before, between and after the sentences, `after` of a
+// sentence what follows its translation.
 const state = {
   settings: null, around: [""], sentences: [], canChange: true, request: 0, abort: null, timer: null, chosen: null,
 };
@@ -109,7 +110,7 @@ function showTarget() {
   at("target").replaceChildren(state.around[0]);
   state.sentences.forEach((sentence, row) => {
     const box = element("span", { className: "sentence" }, at("target"));
-    at("target").append(state.around[row + 1]);
+    at("target").append(sentence.after);
     sentence.words.forEach((word, index) => {
       if (index) box.append(" ");
       const button = element("button", { type: "button", className: "word", textContent: word }, box);

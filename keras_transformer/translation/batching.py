@@ -1,4 +1,4 @@
-"""Many texts in batches of similar length, and when to optimize their graph."""
+"""Many texts in batches of similar length, which threads answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import concurrent.futures
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
-
-import tensorflow as tf
+from typing import Protocol, TypeVar
 
 from keras_transformer import given_texts
 from keras_transformer.config import check_at_least
@@ -26,10 +24,6 @@ class Kept(Protocol):
     def add(self, texts: Sequence[str], answers: Sequence) -> None:
         """Keep the answers of a batch."""
 
-
-# For more texts than this, TensorFlow's graph optimizer pays off.
-_FEW_TEXTS = 1000
-_NO_OPTIMIZER = "disable_meta_optimizer"
 
 # Most characters in a padded batch; bounds the cache's memory.
 _MOST_CHARACTERS = 2**16
@@ -159,24 +153,6 @@ def _answered(
         pool.shutdown(cancel_futures=True)
 
 
-def text_batch(texts: Any) -> tf.Tensor:
-    """Return texts as string `[batch]`, for a graph.
-
-    A `tf.function` that is called with another shape or type keeps its lock, so later
-    calls by other threads wait for ever.
-
-    Args:
-        texts: A tensor of that shape, or what `given_texts.each` takes.
-
-    Raises:
-        TypeError: If a text is no string.
-    """
-    is_strings = isinstance(texts, tf.Tensor) and texts.dtype == tf.string
-    if is_strings and texts.shape.rank in (1, None):
-        return texts
-    return tf.constant(given_texts.as_list(texts), tf.string)
-
-
 def _batches(
     texts: Iterable[str], batch_size: int, block_size: int
 ) -> Iterator[tuple[list[int], list[str]]]:
@@ -205,26 +181,3 @@ def _cut_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
             batches.append([])
         batches[-1].append(number)
     return sorted(batches, key=lambda batch: -lengths[batch[-1]])
-
-
-@contextlib.contextmanager
-def without_graph_optimizer(num_texts: int) -> Iterator[None]:
-    """Disable TensorFlow's graph optimizer within this context, if there are few texts.
-
-    The optimizer takes 1.6 s of the base model's first search on a CPU, and later
-    searches are as fast without it (for 2 M weights, a tenth slower). A parser of 7 M
-    weights and beam 21 starts 1.3 s sooner and is as fast afterwards.
-
-    Args:
-        num_texts: Number of texts to process within this context.
-    """
-    has_few = num_texts <= _FEW_TEXTS
-    before = tf.config.optimizer.get_experimental_options()
-    try:
-        if has_few:
-            tf.config.optimizer.set_experimental_options({_NO_OPTIMIZER: True})
-        yield
-    finally:
-        if has_few:
-            was_off = before.get(_NO_OPTIMIZER, False)
-            tf.config.optimizer.set_experimental_options({_NO_OPTIMIZER: was_off})
