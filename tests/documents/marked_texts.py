@@ -1,5 +1,7 @@
 """Texts whose sentences are marked by hand."""
 
+import re
+
 SENTENCE_END = "¦"
 # Lines with signs at their beginning that are not translated, and their sentence.
 SIGNS = [
@@ -55,4 +57,31 @@ def long_sentence():
     ]
     return (
         f"{', '.join(clauses)}, and then at last he went home to sleep until late noon."
+    )
+
+
+def read_table(path):
+    """Return the rows of a table of texts, each as a list of its columns.
+
+    Lines that begin with "#" are comments. "\\u00a0" is the character with this code.
+    """
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            line = re.sub(r"\\u([0-9a-f]{4})", lambda code: chr(int(code[1], 16)), line)
+            rows.append(line.split("\t"))
+    return rows
+
+
+def check_right(wrong, total, right):
+    """Assert that enough rows of a table are right; the message shows the wrong ones.
+
+    Args:
+        wrong: What to show of each row that is wrong.
+        total: Number of rows.
+        right: Least number of right rows.
+    """
+    found = total - len(wrong)
+    assert found >= right, "\n".join(
+        [f"{found} of {total} are right, {right} must be. Wrong:", *wrong]
     )
