@@ -33,8 +33,8 @@ INSTALL_REQUIRES = [
     "tqdm>=4.66,<5",
 ]
 
-# Sentences of texts and pages.
-DOCUMENTS = ["justhtml>=3.16,<4", "sentencex>=1.0.32,<2"]
+# Web pages.
+DOCUMENTS = ["justhtml>=3.16,<4"]
 SERVING = ["tensorflow-serving-api==2.21.*", "grpcio>=1.67,<2", "requests>=2.32,<3"]
 # The server of one machine.
 SERVER = [

@@ -201,9 +201,9 @@ def _check_document_flags():
     """Raise unless the flags fit documents and what reads them is installed."""
     if _NBEST.value is not None:
         raise ValueError(f"--nbest is for --format=lines, not {_FORMAT.value}.")
-    with programs.needing("documents", f"--format={_FORMAT.value}"):
-        import justhtml  # noqa: F401
-        import sentencex  # noqa: F401
+    if _FORMAT.value == "html":
+        with programs.needing("documents", "--format=html"):
+            import justhtml  # noqa: F401
 
 
 def _translate(load, protection, lines, write, answers):
@@ -228,7 +228,6 @@ def _translate(load, protection, lines, write, answers):
 
 def _options(model, protection):
     """Return how the model translates texts; say if what is protected is a guess."""
-    from keras_transformer.documents.text import DEFAULT_LANGUAGE
     from keras_transformer.translation import pipeline
 
     if not protection.is_empty:
@@ -246,7 +245,7 @@ def _options(model, protection):
         model.language_tokens,
         divides=_FORMAT.value != "lines",
         format=_FORMAT.value,
-        language=model.language or DEFAULT_LANGUAGE,
+        language=model.language or "",
         limit=model.limit,
     )
 

@@ -1,8 +1,8 @@
 """Sentences of plain text, found and put back within a TensorFlow graph.
 
-For the signature `document` of an export, where Python's libraries are not at hand. A
-text is a sequence of pieces: sentences, and what is between them. Outside of a graph,
-`documents.text` knows more languages.
+For the signature `document` of an export, where Python is not at hand. A text is a
+sequence of pieces: sentences, and what is between them. They are the sentences that
+`documents.text` finds, but a graph knows no glossary, whose terms may look like an end.
 """
 
 from __future__ import annotations
@@ -14,67 +14,17 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer import language_tokens
-from keras_transformer.white_space import SPACES
+from keras_transformer.documents import sentence_rules
 
-# RE2 has no lookahead, so words are compared with the word that follows.
-_LINE_ENDS = "\n\r\v\f\t\x1c\x1d\x1e\x85\u2028\u2029"
-_LINE_END = f"\r\n|[{_LINE_ENDS}]"
-_SPACES = f"[{''.join(each for each in SPACES if each not in _LINE_ENDS)}]+"
-_NO_WORD = f"{SPACES}>"
-# Chinese and Japanese have no space after punctuation.
-_WIDE_END = "\u3002\uff01\uff1f"
-_WIDE = f"{_WIDE_END}\u3001\uff0c\uff1b\uff1a"
-_CLOSING = "\"'\u201d\u2019\u201c\u00bb\u00ab\u203a)\\]*_\u300d\u300f\uff09"
-_OPENING = "[\"'\u201c\u201e\u2018\u00ab\u00bb\u2039(\\[\u00bf\u00a1*_]*"
-# Together these are a whole text. A language token is one word, not marks of a quote.
+# Together these are a whole text.
 _FRAGMENT = "|".join(
-    [
-        _LINE_END,
-        _SPACES,
-        language_tokens.TOKEN,
-        ">+",
-        f"[^{_NO_WORD}{_WIDE}]*[{_WIDE}]+[{_CLOSING}]*",
-        f"[^{_NO_WORD}]+",
-    ]
+    [sentence_rules.LINE_END, sentence_rules.INNER_SPACES, sentence_rules.WORD]
 )
-_BULLET = (
-    r"[-*+\x{2022}\x{2023}\x{2043}\x{25aa}\x{25cf}\x{25e6}\x{2013}\x{2014}]"
-    r"|#{1,6}|\(?\d{1,3}[.)]|\(?[A-Za-z]\)"
+_CLAUSE_END = (
+    rf".*(?:[,;:\x{{2013}}\x{{2014}}\x{{60c}}\x{{61b}}]|{sentence_rules.WIDE_WORD})"
 )
-_WIDE_SENTENCE_END = f".*[{_WIDE_END}]+[{_CLOSING}]*"
-_SENTENCE_END = f".*[.!?\u2026\u061f\u0964\u06d4]+[{_CLOSING}]*"
-_CLAUSE_END = f".*(?:[,;:\u2013\u2014\u060c\u061b]|[{_WIDE}][{_CLOSING}]*)"
-_LETTER = r"(?s).*\pL.*"
-_ENDS_WIDE = r"(?s).*[\x{e00}-\x{1fff}\x{2070}-\x{10ffff}]"
-_BEGINS_SMALL = rf"{_OPENING}\p{{Ll}}.*"
-_BEGINS_WITH_DIGIT = rf"{_OPENING}\d.*"
-# Abbreviations of common languages by what may follow them: a name, as after "Dr.", or
-# the rest of the sentence; a number, as after "Fig."; anything, but then a new sentence
-# begins with a word that often begins one, as after "U.S.".
-_BEFORE_NAME = (
-    rf"{_OPENING}(?:\pL|\p{{Lu}}\.-\p{{Lu}}|Dr|Drs|Mr|Mrs|Ms|Mx|Prof|St|Ste|Gen|Sen|Rep"
-    "|Gov|Col|Capt|Cpt|Maj|Lt|Cmdr|Adm|Sgt|Rev|Hon|Pres|Hr|Hrn|Fr|Dipl|Ing|Mag|Mme|Mlle"
-    "|Mgr|Sr|Sra|Srta|Sig|vs|cf|viz|esp|approx|ca|bzw|vgl|evtl|inkl|exkl|ggf|sog|resp"
-    r"|e\.g|i\.e|z\.B|d\.h|u\.a|o\.\x{e4}|s\.o|s\.u|p\.ex|c\.-\x{e0}-d)\."
-)
-_BEFORE_NUMBER = (
-    rf"{_OPENING}(?:al|[Nn]os?|[Nn]r|[Nn]um|[Ff]igs?|[Ss]ecs?|[Ee]qs?|[Tt]ab|[Vv]ols?|[Cc]h"
-    "|[Aa]rt|[Aa]bb|[Kk]ap|Bd|pp?|[Ss]|Abs|Refs?|Rev|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?"
-    r"|Oct|Nov|Dec|tel|Tel|ext|Ext)\."
-)
-_INITIALS = rf"{_OPENING}(?:\p{{Lu}}\.){{2,}}"
-_BEGINS_SENTENCE = (
-    f"{_OPENING}(?:A|An|And|As|At|But|For|He|Her|His|I|If|In|It|My|No|On|Our|She|So|That"
-    "|The|Their|There|These|They|This|We|What|When|You|Your|Aber|Das|Der|Die|Ein|Eine"
-    "|Er|Es|Ich|Sie|Wir|Elle|Il|Ils|Je|La|Le|Les|Nous|Un|Une|El|Los|Las)"
-    r"(?:['\x{2019}].*|[,.:]?)"
-)
-# Languages that write "3." for the third.
-_ORDINAL_LANGUAGES = (
-    *("cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lb", "lv", "nb", "nn"),
-    *("no", "pl", "sk", "sl", "sr", "tr"),
-)
-_ORDINAL = rf"{_OPENING}\d{{1,2}}\."
+_LETTER = r".*\pL.*"
+_ENDS_WIDE = r".*[\x{e00}-\x{1fff}\x{2070}-\x{10ffff}]"
 
 
 class Pieces(NamedTuple):
@@ -102,8 +52,7 @@ def segment(text: tf.Tensor, language: str = "", tokens: Sequence[str] = ()) -> 
 
     Args:
         text: string `[batch]`. Invalid UTF-8 and NUL become U+FFFD.
-        language: Code of its language; "": unknown. Some write ordinal numbers with a
-            point.
+        language: Code of its language, as in `documents.text.segment`; "": unknown.
         tokens: The model's language tokens, such as ">>de<<".
 
     Returns:
@@ -113,9 +62,10 @@ def segment(text: tf.Tensor, language: str = "", tokens: Sequence[str] = ()) -> 
     text = tf.strings.regex_replace(text, r"\x00", "\ufffd")
     split = _fragments(text)
     fragments, rows = split.values, split.indices[:, 0]
-    is_word, is_token, lines = _words(fragments, rows, tokens)
+    rules = sentence_rules.rules_of(language)
+    is_word, is_token, lines = _words(fragments, rows, tokens, rules)
     own = _tokens_before(fragments, rows, is_token)
-    is_space = tf.strings.regex_full_match(fragments, _SPACES)
+    is_space = _is_like(sentence_rules.INNER_SPACES, fragments)
     is_space &= _after(is_token) & ~_changes(rows)
     fragments = tf.where(is_token | is_space, "", fragments)
     positions = _where(is_word)
@@ -123,7 +73,7 @@ def segment(text: tf.Tensor, language: str = "", tokens: Sequence[str] = ()) -> 
         tf.gather(fragments, positions),
         positions,
         tf.gather(lines, positions),
-        language,
+        rules,
     )
     numbers = tf.cumsum(tf.cast(ends, tf.int64), exclusive=True)
     # The fragment where each sentence begins, and the one after it.
@@ -139,7 +89,7 @@ def segment(text: tf.Tensor, language: str = "", tokens: Sequence[str] = ()) -> 
     texts = tf.strings.unsorted_segment_join(fragments, pieces, count)
     heads = _where(is_new)
     is_sentence = tf.gather(is_inside, heads)
-    has_letters = tf.strings.regex_full_match(texts, _LETTER)
+    has_letters = _is_like(_LETTER, texts)
     is_sentence &= has_letters
     texts = tf.where(is_sentence, _told(texts, tf.gather(own, heads)), texts)
     return Pieces(texts, tf.gather(rows, heads), is_sentence)
@@ -213,7 +163,9 @@ def join(pieces: Pieces, translations: tf.Tensor, batch: tf.Tensor) -> tf.Tensor
         string `[batch]`. Line ends in a translation become spaces. Sentences that had
         no space between them, as in Chinese, get one if their translations need it.
     """
-    translations = tf.strings.regex_replace(translations, f"(?:{_LINE_END})+", " ")
+    translations = tf.strings.regex_replace(
+        translations, f"(?:{sentence_rules.LINE_END})+", " "
+    )
     positions = tf.where(pieces.is_sentence)
     # Whether the next piece is a sentence of the same text.
     follows = tf.pad(pieces.is_sentence[1:] & ~_changes(pieces.rows)[1:], [[0, 1]])[
@@ -221,8 +173,8 @@ def join(pieces: Pieces, translations: tf.Tensor, batch: tf.Tensor) -> tf.Tensor
     ]
     needs_space = (
         tf.gather(follows, positions[:, 0])
-        & tf.strings.regex_full_match(pieces.sentences(), _ENDS_WIDE)
-        & ~tf.strings.regex_full_match(translations, _ENDS_WIDE)
+        & _is_like(_ENDS_WIDE, pieces.sentences())
+        & ~_is_like(_ENDS_WIDE, translations)
         & (translations != "")
     )
     translations += tf.where(needs_space, " ", "")
@@ -243,26 +195,34 @@ def _where(flags):
     return tf.where(flags)[:, 0]
 
 
-def _words(fragments, rows, tokens):
+def _words(fragments, rows, tokens, rules):
     """Return which fragments are words of sentences, and which are language tokens.
 
     Also returns the number of the line of each.
     """
-    is_line_end = tf.strings.regex_full_match(fragments, _LINE_END)
-    is_word = ~is_line_end & ~tf.strings.regex_full_match(fragments, _SPACES)
+    is_line_end = _is_like(sentence_rules.LINE_END, fragments)
+    is_word = ~is_line_end & ~_is_like(sentence_rules.INNER_SPACES, fragments)
     begins = _changes(rows) | _after(is_line_end)
     lines = tf.cumsum(tf.cast(begins, tf.int64)) - 1
     # A quote sign at the beginning of a line, then a bullet with a space after it.
-    is_angle = tf.strings.regex_full_match(fragments, ">+")
+    is_angle = _is_like(sentence_rules.ANGLES, fragments)
     is_known = tf.zeros_like(is_word)
     if tokens:
         is_known = tf.reduce_any(fragments[:, tf.newaxis] == [*tokens], axis=1)
     is_first = _count_before(is_word & ~is_angle & ~is_known, lines) == 0
-    followed = tf.strings.regex_full_match(_next(fragments), _SPACES) & ~_changes(
+    followed = _is_like(sentence_rules.INNER_SPACES, _next(fragments)) & ~_changes(
         lines, ahead=True
     )
-    is_bullet = tf.strings.regex_full_match(fragments, _BULLET) & followed
-    is_marker = is_first & (is_angle | is_bullet)
+    positions = _where(is_word)
+    signs = _where(tf.gather(is_first & followed, positions))
+    words = tf.gather(fragments, positions)
+    _, after = _around(words, tf.gather(lines, positions), signs)
+    is_bullet = tf.scatter_nd(
+        tf.gather(positions, signs)[:, tf.newaxis],
+        sentence_rules.is_bullet(_is_like, rules, tf.gather(words, signs), after),
+        tf.shape(fragments, tf.int64),
+    )
+    is_marker = (is_first & is_angle) | is_bullet
     # A language token may have these before it.
     is_text = is_word & ~is_marker
     is_token = is_known & (_count_before(is_text & ~is_known, lines) == 0)
@@ -279,34 +239,42 @@ def _tokens_before(fragments, rows, is_token):
     return tf.where(is_told, tf.gather(fragments, position), "")
 
 
-def _sentence_ends(words, positions, lines, language):
+def _sentence_ends(words, positions, lines, rules):
     """Return which words end a sentence, bool `[words]`."""
-
-    def is_like(pattern, texts=words):
-        return tf.strings.regex_full_match(texts, pattern)
-
-    following = _next(words)
-    is_abbreviation = (
-        is_like(_BEFORE_NAME)
-        | (is_like(_BEFORE_NUMBER) & is_like(_BEGINS_WITH_DIGIT, following))
-        | (is_like(_INITIALS) & ~is_like(_BEGINS_SENTENCE, following))
+    is_last = _changes(lines, ahead=True)
+    marked = _where(_is_like(rules.end, words) & ~is_last)
+    before, after = _around(words, lines, marked)
+    has_space = tf.gather(positions, marked + 1) > tf.gather(positions, marked) + 1
+    is_end = sentence_rules.ends(
+        _is_like, rules, before, tf.gather(words, marked), after, has_space
     )
-    if language.replace("_", "-").split("-")[0].lower() in _ORDINAL_LANGUAGES:
-        is_abbreviation |= is_like(_ORDINAL)
-    has_space = tf.concat([positions[1:], positions[-1:]], 0) != positions + 1
-    goes_on = is_abbreviation | is_like(_BEGINS_SMALL, following)
-    return (
-        _changes(lines, ahead=True)
-        | is_like(_WIDE_SENTENCE_END)
-        | (is_like(_SENTENCE_END) & has_space & ~goes_on)
+    return is_last | tf.scatter_nd(
+        marked[:, tf.newaxis], is_end, tf.shape(words, tf.int64)
     )
+
+
+def _around(words, lines, places):
+    """Return the word before some words, and the three after, within their lines."""
+
+    def near(offset):
+        found = tf.clip_by_value(places + offset, 0, tf.size(words, tf.int64) - 1)
+        is_near = tf.gather(lines, found) == tf.gather(lines, places)
+        return tf.where(
+            is_near & (found == places + offset), tf.gather(words, found), ""
+        )
+
+    after = tf.strings.join([near(1), near(2), near(3)], " ")
+    return near(-1), tf.strings.strip(after)
+
+
+def _is_like(pattern, texts):
+    """Return whether a regular expression matches each text as a whole."""
+    return tf.strings.regex_full_match(texts, f"(?s){pattern}")
 
 
 def _told(texts, tokens):
     """Return texts with language tokens, but for one that begins with another."""
-    is_other = tf.strings.regex_full_match(
-        texts, f"(?s){language_tokens.LIKELY_TOKEN}.*"
-    )
+    is_other = _is_like(f"{language_tokens.LIKELY_TOKEN}.*", texts)
     told = tf.strings.join([tokens, texts], " ")
     return tf.where((tokens == "") | (texts == "") | is_other, texts, told)
 
@@ -329,10 +297,10 @@ def _halves(texts):
     lengths = tf.strings.length(fragments)
     ends = tf.cumsum(lengths, axis=1)
     size = ends[:, -1:]
-    is_space = tf.strings.regex_full_match(fragments, _SPACES)
-    is_clause_end = tf.strings.regex_full_match(fragments, _CLAUSE_END)
+    is_space = _is_like(sentence_rules.INNER_SPACES, fragments)
+    is_clause_end = _is_like(_CLAUSE_END, fragments)
     # After a word that has a space or, in Chinese, the end of a clause after it.
-    is_wide = tf.strings.regex_full_match(fragments, f".*[{_WIDE}][{_CLOSING}]*")
+    is_wide = _is_like(sentence_rules.WIDE_WORD, fragments)
     before_space = tf.pad(is_space[:, 1:], [[0, 0], [0, 1]])
     possible = (is_wide | before_space) & ~is_space & (ends < size)
     is_central = (ends >= size // 4) & (ends <= size - size // 4)
@@ -349,7 +317,7 @@ def _halves(texts):
     )
     whole = size[:, 0]
     rest = tf.strings.substr(texts, cut, whole - cut)
-    second = tf.strings.regex_replace(rest, f"^{_SPACES}", "")
+    second = tf.strings.regex_replace(rest, f"^{sentence_rules.INNER_SPACES}", "")
     spaces = tf.strings.substr(
         rest, tf.zeros_like(cut), tf.strings.length(rest) - tf.strings.length(second)
     )

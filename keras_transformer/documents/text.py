@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+import regex
+
 from keras_transformer import language_tokens
+from keras_transformer.documents import sentence_rules
 from keras_transformer.white_space import SPACES
 
-# Rules for sentences in languages that sentencex does not know.
-DEFAULT_LANGUAGE = "en"
 # Sentences with more characters per token of the model's limit are divided before they
 # are translated. The others are divided if the model says that it cut them.
 _CHARACTERS_PER_TOKEN = 8
-# Quote signs of e-mails, which are none of a language token, then a bullet, a number or
-# the sign of a heading.
-_MARKER = re.compile(
-    rf"(?:[{SPACES}]|>(?!>[^<>\s]+<<))*"
-    r"(?:(?:[-*+\u2022\u2023\u2043\u25aa\u25cf\u25e6\u2013\u2014]|\#{1,6}"
-    rf"|\(?\d{{1,3}}[.)]|\(?[A-Za-z]\))[{SPACES}]+)?"
+# Quote signs of e-mails, which are none of a language token, then the sign of a list.
+_MARKER = sentence_rules.compiled(
+    rf"(?:[{SPACES}]|>(?!>[^<>\s]+<<))*(?:(?:{sentence_rules.BULLET})[{SPACES}]+)?"
 )
+_LINE = re.compile(f"[^{sentence_rules.LINE_ENDS}]+")
+_WORD = sentence_rules.compiled(sentence_rules.WORD)
+_SPACE = sentence_rules.compiled(sentence_rules.INNER_SPACES).match
+_BULLET = sentence_rules.compiled(sentence_rules.BULLET).fullmatch
+_END = re.compile(f"[{sentence_rules.ENDS}{sentence_rules.WIDE}]")
+# Characters after a term in which the beginning of a sentence is looked for.
+_LONGEST_BEGINNING = 40
 _BRACKET = re.compile("[<>]")
 # Where a clause ends: before the spaces after a punctuation mark, or after one that
 # has no space after it in its script.
 _CLAUSE_END = re.compile(
     r"(?<=[,;:\u2013\u2014\u060c\u061b])\s+|(?<=[\u3001\uff0c\uff1b\uff1a\u3002])\s*"
 )
-# Where a long paragraph is divided before its sentences are looked for.
-_CHUNK = re.compile(r"(?s).{1,10000}(?<=[.!?])(?=\s|\Z)|.{1,10000}(?=\s|\Z)|.{1,10000}")
-# JSON can have them, but UTF-8 cannot.
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD_END = re.compile(r"\s+")
 
 
@@ -88,6 +92,7 @@ def segment(
     max_tokens: int | None = None,
     tokens: Collection[str] = (),
     token: str = "",
+    terms: Collection[str] = (),
 ) -> Document:
     """Find the sentences of a text.
 
@@ -98,17 +103,17 @@ def segment(
 
     Args:
         text: Any text. `join` of its own sentences gives it back, without tokens.
-        language: Code such as "de", "pt-BR" or "en_XX"; one that sentencex does not
-            know: the rules of English.
+        language: Code such as "de", "pt-BR", "en_XX" or "deu_Latn"; "": unknown.
         max_tokens: The model's limit, to divide sentences that are far longer; None:
             unknown.
         tokens: The model's language tokens, such as ">>de<<".
         token: That of the sentences before the first token of the text; "": none.
+        terms: Those of a glossary. A mark within one, as in "Yahoo!", ends no sentence.
     """
     text, positions, found = _without_tokens(text, tokens)
     found = [token, *found]
     around, sentences, own, done = [], [], [], 0
-    for start, end in _spans(text, language):
+    for start, end in _spans(text, language, terms):
         for first, last in parts(text, start, end, max_tokens):
             around.append(text[done:first])
             sentences.append(text[first:last])
@@ -169,36 +174,103 @@ def _without_tokens(
     return "".join(kept), positions, found
 
 
-def sentence_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+def sentence_spans(
+    text: str, language: str, terms: Collection[str] = ()
+) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence of a paragraph, without outer spaces.
 
     Args:
         text: The paragraph; line breaks are spaces.
         language: As in `segment`.
+        terms: As in `segment`.
     """
-    for chunk in _CHUNK.finditer(text):
-        for start, end in _chunk_spans(chunk[0], language):
-            yield chunk.start() + start, chunk.start() + end
+    rules = sentence_rules.rules_of(language)
+    if words := [*_WORD.finditer(text)]:
+        yield from _sentences(text, words, rules, _in_terms(text, terms, rules))
 
 
-def _chunk_spans(text, language):
-    """Yield the same as `sentence_spans`."""
-    import sentencex  # of the extra `documents`
+def _sentences(text, words, rules, no_ends):
+    """Yield start and end of each sentence of a line or a paragraph.
 
-    start = end = 0
-    found = sentencex.segment(_language_code(language), _SURROGATE.sub("\ufffd", text))
-    for number, part in enumerate(found):
-        end += len(part)
-        is_last = number + 1 == len(found)
-        # "Node.js" is one word, but sentences in Chinese have no space between them.
-        if not is_last and not (
-            part[-1].isspace()
-            or found[number + 1][0].isspace()
-            or _has_no_spaces(part[-1])
-        ):
-            continue
-        yield from stripped(text, start, end)
-        start = end
+    Args:
+        text: All of the text.
+        words: Matches of `_WORD`, at least one.
+        rules: Those of the language.
+        no_ends: Positions where no sentence ends.
+    """
+    may_end = sentence_rules.compiled(rules.end).fullmatch
+    numbers = [
+        number
+        for number, word in enumerate(words[:-1])
+        if may_end(word[0]) and word.end() not in no_ends
+    ]
+    first = 0
+    for last in [*_ends(words, numbers, rules), len(words) - 1]:
+        yield from stripped(text, words[first].start(), words[last].end())
+        first = last + 1
+
+
+def _ends(words, numbers, rules):
+    """Return the numbers of the words that end a sentence, of some."""
+    if not numbers:
+        return ()
+    is_end = sentence_rules.ends(
+        _is_like,
+        rules,
+        _array(words[number - 1][0] if number else "" for number in numbers),
+        _array(words[number][0] for number in numbers),
+        _array(_after(words, number) for number in numbers),
+        np.array([words[n].end() < words[n + 1].start() for n in numbers], bool),
+    )
+    return itertools.compress(numbers, is_end)
+
+
+def _without_signs(text, words, rules):
+    """Return the words of a line without quote signs and a bullet before them."""
+    words = [*itertools.dropwhile(lambda word: not word[0].strip(">"), words)]
+    if not (words and _BULLET(words[0][0]) and _SPACE(text, words[0].end())):
+        return words
+    first = _array([words[0][0]]), _array([_after(words, 0)])
+    return words[1:] if sentence_rules.is_bullet(_is_like, rules, *first) else words
+
+
+def _in_terms(text, terms, rules):
+    """Return the positions within terms, where no sentence ends.
+
+    One may end with a term such as "Yahoo!" if the next word often begins a sentence.
+    """
+    marked = [*filter(_END.search, sorted(terms, key=len, reverse=True))]
+    if not marked:
+        return frozenset()
+    begins = sentence_rules.compiled(f"[{SPACES}]+(?:{rules.beginning})").fullmatch
+    positions = set()
+    for term in _any_of(tuple(marked)).finditer(text):
+        positions.update(range(term.start() + 1, term.end()))
+        if not begins(text, term.end(), term.end() + _LONGEST_BEGINNING):
+            positions.add(term.end())
+    return positions
+
+
+@functools.lru_cache(maxsize=8)
+def _any_of(terms):
+    """Return a regular expression of terms; the cache of its module would keep many."""
+    alternatives = "|".join(map(regex.escape, terms))
+    return regex.compile(alternatives, regex.IGNORECASE, cache_pattern=False)
+
+
+def _after(words, number):
+    """Return the three words after one, with a space between them."""
+    return " ".join(word[0] for word in words[number + 1 : number + 4])
+
+
+def _array(texts):
+    return np.array([*texts], object)
+
+
+def _is_like(pattern, texts):
+    """Return whether a regular expression of the rules matches each text."""
+    match = sentence_rules.compiled(pattern).fullmatch
+    return np.array([match(text) is not None for text in texts], bool)
 
 
 def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -276,16 +348,14 @@ def check_count(translations: Sequence[str], sentences: Sequence[str]) -> None:
         )
 
 
-def _spans(text, language):
+def _spans(text, language, terms):
     """Yield start and end of each sentence of all lines."""
-    start = 0
-    for line in text.splitlines(keepends=True):
-        begin = start + _MARKER.match(line).end()
-        start += len(line)
-        for cell in re.finditer(r"[^\t]+", text[begin:start]):
-            for first, last in sentence_spans(cell[0], language):
-                offset = begin + cell.start()
-                yield offset + first, offset + last
+    rules = sentence_rules.rules_of(language)
+    no_ends = _in_terms(text, terms, rules)
+    for line in _LINE.finditer(text):
+        words = [*_WORD.finditer(text, *line.span())]
+        if words := _without_signs(text, words, rules):
+            yield from _sentences(text, words, rules, no_ends)
 
 
 def parts(
@@ -299,11 +369,6 @@ def parts(
         return
     yield from parts(text, start, start + len(found.first), max_tokens)
     yield from parts(text, end - len(found.second), end, max_tokens)
-
-
-def _language_code(language: str) -> str:
-    """Return the code that sentencex knows a language by: "pt" for "pt_BR"."""
-    return re.split("[-_]", language)[0].lower() or DEFAULT_LANGUAGE
 
 
 def _has_no_spaces(character: str) -> bool:

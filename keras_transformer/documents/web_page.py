@@ -112,6 +112,7 @@ def segment(
     max_tag_pairs: int = 0,
     tokens: Collection[str] = (),
     token: str = "",
+    terms: Collection[str] = (),
 ) -> WebPage:
     """Find the sentences of a web page.
 
@@ -130,6 +131,7 @@ def segment(
             `Protection.num_tag_pairs`.
         tokens: Same as in `text.segment`.
         token: Same as in `text.segment`.
+        terms: Same as in `text.segment`.
     """
     # The parser counts "\r\n" as one character and a byte order mark as none.
     source = _NOT_COUNTED.sub(" ", page)
@@ -138,7 +140,7 @@ def segment(
         if leading := run.take_token(tokens):
             token = leading[0]
             removed += leading[1]
-        texts = run.texts(source, language, max_tokens, max_tag_pairs)
+        texts = run.texts(source, language, max_tokens, max_tag_pairs, terms)
         found += [(*each, token) for each in texts]
     # Text in a table that is outside of its cells comes before the table in the tree.
     found.sort()
@@ -241,7 +243,12 @@ class _Run:
         return token, where
 
     def texts(
-        self, source: str, language: str, max_tokens: int | None, max_tag_pairs: int
+        self,
+        source: str,
+        language: str,
+        max_tokens: int | None,
+        max_tag_pairs: int,
+        terms: Collection[str],
     ) -> Iterator[_Translatable]:
         """Yield the texts to translate.
 
@@ -250,9 +257,10 @@ class _Run:
             language: Same as in `segment`.
             max_tokens: Same as in `segment`.
             max_tag_pairs: Same as in `segment`.
+            terms: Same as in `segment`.
         """
         content = "".join(self.characters)
-        for first, last in text.sentence_spans(content, language):
+        for first, last in text.sentence_spans(content, language, terms):
             whole = max_tag_pairs and self._with_tags(source, first, last)
             if whole and (
                 len(whole[3]) <= 2 * max_tag_pairs

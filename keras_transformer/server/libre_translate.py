@@ -18,7 +18,6 @@ from keras_transformer.documents.protection import (
     ProtectedText,
     Protection,
 )
-from keras_transformer.documents.text import DEFAULT_LANGUAGE
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
@@ -180,7 +179,7 @@ class LibreTranslate:
             self._tokens,
             divides=True,
             format=text_format,
-            language=languages[0] or DEFAULT_LANGUAGE,
+            language=languages[0] or "",
             limit=self._max_tokens,
         )
         token = self._model.target_token(languages[1]) if self._languages else ""

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from keras_transformer import language_tokens
 from keras_transformer.documents.protection import ProtectedText
-from keras_transformer.documents.text import DEFAULT_LANGUAGE, told
+from keras_transformer.documents.text import told
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
@@ -194,7 +194,7 @@ class Page:
             await self._requests.read(given),
             self._tokens,
             divides,
-            language=self._pair[0] or DEFAULT_LANGUAGE,
+            language=self._pair[0] or "",
             limit=self._model.max_input_length,
         )
 

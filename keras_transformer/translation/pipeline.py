@@ -122,9 +122,9 @@ class Options:
     # Whether texts that the model cuts are translated in parts.
     divides: bool = False
     # Of documents: "text" or "html", the code of their language (the rules for
-    # sentences), and the most tokens that the model reads; None: unknown.
+    # sentences; "": unknown), and the most tokens that the model reads; None: unknown.
     format: str = "text"
-    language: str = text_lib.DEFAULT_LANGUAGE
+    language: str = ""
     limit: int | None = None
 
 
@@ -169,9 +169,10 @@ def segment(text: str, options: Options, token: str = "") -> text_lib.Document:
         options: Their format, language and limit.
         token: The language token of sentences that the text gives none; "": none.
     """
+    terms = [term.source for term in options.protection.terms]
     if options.format == "text":
         return text_lib.segment(
-            text, options.language, options.limit, options.tokens, token
+            text, options.language, options.limit, options.tokens, token, terms
         )
     from keras_transformer.documents import web_page
 
@@ -182,6 +183,7 @@ def segment(text: str, options: Options, token: str = "") -> text_lib.Document:
         options.protection.num_tag_pairs,
         options.tokens,
         token,
+        terms,
     )
 
 

@@ -91,7 +91,7 @@ def test_stops_end_a_sentence_or_an_abbreviation(text, expected):
 
 
 def test_languages_have_their_own_ordinal_numbers():
-    given = "Das ist z. B. Dr. Maier am 3. Mai. Er ging."
+    given = "Das ist z. B. Dr. Maier am 3. Termin. Er ging."
     assert len(sentences(segment(given, language="de_DE"))) == 2
     assert len(sentences(segment(given, language=""))) == 3
 

@@ -316,9 +316,10 @@ def test_documents_have_one_translation(translate, tmp_path):
 
 
 def test_documents_name_the_extra_that_is_missing(translate, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(ValueError, match=r"=text needs sentencex: install .*\[doc"):
-        translate([], saved_model="any", format="text")
+    """Only pages need one."""
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    with pytest.raises(ValueError, match=r"=html needs justhtml: install .*\[doc"):
+        translate([], saved_model="any", format="html")
 
 
 def shout_aligned(text):
