@@ -121,6 +121,14 @@ def test_text_and_graph_have_the_same_sentences_of_any_text(given, language):
     assert sentences_in_graph([line]) == [[*expected]]
 
 
+@pytest.mark.parametrize("part", ["word ", "word, ", "\u72d7\uff0c", "a"])
+def test_a_megabyte_without_a_full_stop_is_one_sentence(part):
+    """In seconds: the rules read each word a few times, however long the text is."""
+    given = part * (1_000_000 // len(part.encode()))
+    assert text.segment(given, "en").sentences == (given.strip(),)
+    assert sentences_in_graph([Line("en", "", (), given, [])]) == [[given.strip()]]
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_lines_of_news_are_found_when_five_are_joined(shared_data, language):
     """At least 97 % of their ends; few others, as most lines are one sentence.
