@@ -57,7 +57,8 @@ _NUMBER_BULLET = r"[\p{Nd}]{1,3}\."
 
 # Abbreviations within a sentence. "z.B" stands for "z. B" too, "vgl" for "Vgl" too.
 _WITHIN = {
-    "": "Dr Drs Prof Mr Mrs Ms Mx St Ste vs cf ca viz e.g i.e Sr Mt",
+    "": "Dr Drs Prof Mr Mrs Ms Mx St Ste vs cf ca viz e.g i.e Sr Mt Lt Cmdr Sgt"
+    " Capt Gen",
     "cs": "např tzv tj Ing Mgr Bc MUDr JUDr PhDr RNDr doc sv nám ul zvl popř resp",
     "da": "f.eks bl.a dvs d.v.s hr fr jf evt inkl såk",
     "de": "Hr Hrn Fr Dipl Dipl.-Ing Ing Mag med phil jur rer nat bzw vgl evtl inkl exkl"
@@ -108,7 +109,9 @@ _BEFORE_NUMBER = {
 _UNCLEAR = {
     "": "a.m p.m Inc Ltd Co Corp Bros Ph.D",
     "ar": "ق.م",
-    "de": "Jh Jhs",
+    "de": "Jh Jhs Mio Mrd",
+    "ru": "млн млрд тыс",
+    "uk": "млн млрд тис",
 }
 # These look like initials and end a sentence before any capital letter.
 _CLEAR = {
