@@ -42,7 +42,7 @@ def main() -> dict:
     from benchmarks.lib import synthetic_corpus
     from keras_transformer import data
     from keras_transformer.data.metadata import CorpusMetadata
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     lengths = synthetic_corpus.lengths_like_news(_PAIRS.value, _SEED.value)
     sizes = [len(part) for part in np.array_split(lengths[0], _CORPORA.value)]

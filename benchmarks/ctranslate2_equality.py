@@ -36,7 +36,7 @@ def main() -> dict:
     startup.import_tensorflow()
 
     from keras_transformer import bleu_metric, text_files
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 

@@ -76,8 +76,9 @@ def _measured() -> dict:
     import keras
 
     from benchmarks.lib import random_models
-    from keras_transformer.inference import hardware
+    from keras_transformer import hardware
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
@@ -93,7 +94,7 @@ def _measured() -> dict:
         version = saved_model.export(
             translator,
             folder,
-            signatures=[saved_model.SIGNATURE],
+            signatures=[exported_model.SIGNATURE],
             description={"device": hardware.device()},
         )
         export_s = time.perf_counter() - began
@@ -126,7 +127,7 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
     """
     import tensorflow as tf
 
-    from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     began = time.perf_counter()
     loaded = tf.saved_model.load(str(version))
@@ -143,7 +144,7 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
     first_call_s = time.perf_counter() - began
     call()  # first call of the optimized graph
     began = time.perf_counter()
-    if (compiler := saved_model.compiler_of(loaded, version)) is not None:
+    if (compiler := exported_model.compiler_of(loaded, version)) is not None:
         call()  # a third batch of its size
         compiler.look()
         compiler.wait()
@@ -179,7 +180,7 @@ def figures(translator, texts: list[str], timed: dict) -> dict:
     if not _CHECK_SCORES.value:
         return result
     from benchmarks.lib import random_models
-    from keras_transformer.inference import hardware
+    from keras_transformer import hardware
 
     slow, _ = random_models.teacher_forced_scores(translator, texts, timed["outputs"])
     pairs = zip(timed["scores"], slow, strict=True)

@@ -38,12 +38,12 @@ def main() -> dict:
     programs.check_given(_SAVED_MODELS, _SOURCE, _REFERENCE)
     startup.import_tensorflow()
     from keras_transformer import text_files
-    from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     sources = text_files.read_lines(_SOURCE.value)
     references = text_files.read_lines(_REFERENCE.value)
     environment = measure.environment("float32")
-    models = {path: saved_model.load(path) for path in _SAVED_MODELS.value}
+    models = {path: exported_model.load(path) for path in _SAVED_MODELS.value}
     found = {
         path: {**described(path), **quality(path, translate, sources, references)}
         for path, translate in models.items()
@@ -75,7 +75,7 @@ def main() -> dict:
 
 def translated(translate: Callable, sources: Sequence[str]) -> list[str]:
     """Translate in batches of similar length."""
-    from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
+    from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
     from keras_transformer.translation.pipeline import translate_in_batches
 
     found = translate_in_batches(sources, TRANSLATION_BATCH_SIZE, translate)
@@ -84,9 +84,9 @@ def translated(translate: Callable, sources: Sequence[str]) -> list[str]:
 
 def described(path: str) -> dict[str, object]:
     """Return what an export is, and its size."""
-    from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
-    description = saved_model.read_description(path)
+    description = exported_model.read_description(path)
     files = filter(pathlib.Path.is_file, pathlib.Path(path).rglob("*"))
     size = sum(file.stat().st_size for file in files)
     return {
@@ -107,9 +107,9 @@ def quality(
 ) -> dict[str, object]:
     """Score the translations of a first pass, and warm up for single sentences."""
     from keras_transformer import evaluation
-    from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
-    language = saved_model.read_description(path).get("target_language") or "de"
+    language = exported_model.read_description(path).get("target_language") or "de"
     scores = evaluation.score_translations(
         translated(translate, sources),
         references,

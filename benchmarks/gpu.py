@@ -140,10 +140,11 @@ def _program_size(sentences: int):
 
     Batches larger than all get one of their own.
     """
-    from keras_transformer.inference import hardware, search_programs
+    from keras_transformer import hardware
+    from keras_transformer.translation import program_sizes
 
-    needed = search_programs.Size(sentences, _SOURCE_LENGTH, 1)
-    for size in search_programs.sizes_for(hardware.device(), 0, _SOURCE_LENGTH):
+    needed = program_sizes.Size(sentences, _SOURCE_LENGTH, 1)
+    for size in program_sizes.sizes_for(hardware.device(), 0, _SOURCE_LENGTH):
         if size.most_rows >= needed.rows and size.width >= needed.width:
             return size
     return needed
@@ -169,7 +170,7 @@ def _peer(translator, precision):
     """Yield a model in CTranslate2, on the same device."""
     import ctranslate2
 
-    from keras_transformer.inference import hardware
+    from keras_transformer import hardware
     from keras_transformer.serving import ctranslate2_converter
 
     with tempfile.TemporaryDirectory() as folder:
@@ -298,11 +299,12 @@ def _texts(count: int) -> list[str]:
 def _export(translator, folder: str, device: str) -> pathlib.Path:
     """Export a translator for a kind of device; return the folder of the version."""
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     return saved_model.export(
         translator,
         folder,
-        signatures=[saved_model.SIGNATURE],
+        signatures=[exported_model.SIGNATURE],
         description={"device": device},
     )
 
@@ -336,9 +338,9 @@ def _file_of_ours(version, texts, precision) -> None:
 def server() -> None:
     """Time two starts of a server, and requests to it."""
     from benchmarks.lib import gpu_server
-    from keras_transformer.inference import hardware
-    from keras_transformer.inference.search_programs import usual_numbers
+    from keras_transformer import hardware
     from keras_transformer.server.server_config import ServerConfig
+    from keras_transformer.translation.program_sizes import usual_numbers
 
     precision = _PRECISIONS.value[0]
     translator = _copying_translator(precision)

@@ -51,7 +51,7 @@ def main() -> dict:
     startup.import_tensorflow()
     from benchmarks.lib import synthetic_corpus
     from keras_transformer import data
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     if _DATA_DIR.value is not None:
         corpus = data.EncodedCorpus.open(_DATA_DIR.value, "train")

@@ -293,7 +293,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
 def main() -> dict:
     """Measure, print one line of JSON per layer type, write table and plot."""
     startup.import_tensorflow()
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     machine = describe()
     results = []

@@ -59,6 +59,7 @@ def main() -> dict:
     from keras_transformer.config import DecodingConfig
     from keras_transformer.inference.translator import Translator
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
@@ -87,9 +88,10 @@ def main() -> dict:
         mock.patch.object(Translator, "output_limits", limits),
     ):
         version = saved_model.export(
-            translator, folder, signatures=[saved_model.SIGNATURE]
+            translator, folder, signatures=[exported_model.SIGNATURE]
         )
-        translate = tf.saved_model.load(str(version)).signatures[saved_model.SIGNATURE]
+        loaded = tf.saved_model.load(str(version))
+        translate = loaded.signatures[exported_model.SIGNATURE]
         seconds = time_alternating(translate, [short, long, [*short, *long]])
     result = {
         "benchmark": "mixed_lengths",

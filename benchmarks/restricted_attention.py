@@ -83,7 +83,7 @@ def main() -> dict:
     if _ONE.value is not None:
         kind, length = _ONE.value.split(":")
         return measure_one(kind, int(length))
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     lengths = [int(length) for length in _LENGTHS.value]
     for length in lengths:

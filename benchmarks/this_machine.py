@@ -22,10 +22,9 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import alternation, machine_table, measure
 from benchmarks.lib.machine_table import BENCHMARKS
-from keras_transformer import atomic_files, json_files
+from keras_transformer import atomic_files, hardware, json_files
 from keras_transformer.cli import model_flags, programs
 from keras_transformer.cli.model_flags import MODEL_DIR
-from keras_transformer.inference import hardware
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for results and table.")
 _INPUT = flags.DEFINE_string("input", None, "Text of the model, one sentence a line.")

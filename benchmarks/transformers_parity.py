@@ -52,7 +52,7 @@ def main() -> dict:
             )
     startup.import_tensorflow()
     from keras_transformer import text_files
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
     from keras_transformer.pretrained import huggingface_writer
     from keras_transformer.runs.model_dir import ModelDir
 

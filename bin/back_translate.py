@@ -33,7 +33,7 @@ from keras_transformer.cli import (
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -133,21 +133,22 @@ def translate(weights, lines, write, answers) -> int:
 
 def load(weights):
     """Return a function that translates a batch with these weights."""
-    from keras_transformer.serving import sampling, saved_model, signatures
+    from keras_transformer.translation import exported_model, sampling
 
     drawn = None
     if _METHOD.value == "sampling":
         drawn = sampling.Sampling(**sampling_flags.given())
     if _SAVED_MODEL.value is not None:
-        return saved_model.load(_SAVED_MODEL.value, drawn)
+        return exported_model.load(_SAVED_MODEL.value, drawn)
     from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.serving.signatures import ServingModule
 
     translator = ModelDir(MODEL_DIR.value).load_translator(
         str(weights), languages=language_flags.given()
     )
     translator = translator.with_prepared_weights()
     if drawn:
-        module = signatures.ServingModule(translator)
+        module = ServingModule(translator)
         return sampling.sampler(lambda **inputs: module.sample(**inputs), drawn)
     return lambda text: translator.translate_batch(text)
 

@@ -44,7 +44,7 @@ from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
-from keras_transformer.inference.batch_size import (
+from keras_transformer.translation.batch_sizes import (
     PARSING_BATCH_SIZE,
     TRANSLATION_BATCH_SIZE,
 )

@@ -32,7 +32,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer.cli import model_flags, programs, search_flags, startup
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
+from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model",
@@ -85,9 +85,9 @@ def main() -> dict:
             parse_files.leave_out_too_long(sentences, parser)
             parse = parse_files.with_parser(parser, _BATCH_SIZE.value)
         else:
-            from keras_transformer.serving import saved_model
+            from keras_transformer.translation import exported_model
 
-            parse_batch = saved_model.load_parser(_SAVED_MODEL.value)
+            parse_batch = exported_model.load_parser(_SAVED_MODEL.value)
             parse = parse_files.with_export(parse_batch, _BATCH_SIZE.value)
         parses = parse_files.parse_and_write(
             sentences, parse, _OUTPUT.value, _DRAW.value

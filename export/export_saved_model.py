@@ -112,6 +112,7 @@ def main() -> dict:
     startup.import_tensorflow()
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
     model_dir = ModelDir(MODEL_DIR.value)
     is_parser = model_dir.read_config().task == "parsing"
@@ -140,7 +141,7 @@ def main() -> dict:
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
     )
-    description = saved_model.read_description(version)
+    description = exported_model.read_description(version)
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     paths = [checkpoint.path, *(path for _, path in ensemble)]
     names = " and ".join(map(str, paths))

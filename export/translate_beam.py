@@ -36,7 +36,7 @@ from keras_transformer.cli import (
     startup,
     told_languages,
 )
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
     "saved_model", None, "An exported model, EXPORT_DIR/VERSION."
@@ -77,11 +77,13 @@ def main(beam_arguments: list[str]) -> dict:
         logging.set_verbosity(logging.ERROR)
     startup.import_tensorflow(compiles=True)
     with programs.needing("beam", "Translating on Beam"):
-        from keras_transformer.serving import bulk_translation, sampling, saved_model
+        from keras_transformer.serving import bulk_translation
+    from keras_transformer.translation import exported_model, sampling
+
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
-    description = saved_model.read_description(_SAVED_MODEL.value)
+    description = exported_model.read_description(_SAVED_MODEL.value)
     protection = protection.with_placeholders(
-        description.get("placeholders", ()), saved_model.language_tokens(description)
+        description.get("placeholders", ()), exported_model.language_tokens(description)
     )
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,

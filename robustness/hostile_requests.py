@@ -45,7 +45,7 @@ def main() -> dict:
     if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     startup.import_tensorflow()
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     model = (
         f"--saved_model={_SAVED_MODEL.value}"

@@ -44,10 +44,10 @@ def main() -> dict:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 
-    from keras_transformer.inference.hardware import describe
-    from keras_transformer.serving import saved_model
+    from keras_transformer.hardware import describe
+    from keras_transformer.translation import exported_model
 
-    limit = saved_model.read_description(_SAVED_MODEL.value)["decoding"][
+    limit = exported_model.read_description(_SAVED_MODEL.value)["decoding"][
         "max_input_length"
     ]
     strings = hostile.hostile_strings(_COUNT.value, _SEED.value)

@@ -37,7 +37,7 @@ def main() -> dict:
     """Kill exports and print what they leave."""
     programs.check_given(MODEL_DIR)
     startup.import_tensorflow()
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import saved_model
 

@@ -42,7 +42,7 @@ def main() -> dict:
     programs.check_given(_DATA_DIR)
     import numpy as np
 
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     draw = random.Random(_SEED.value)
     distances, stopped_at = [], []

@@ -41,7 +41,7 @@ def main(command: list[str]) -> dict:
     programs.check_given(_INPUT)
     if not command:
         raise ValueError("Give the command that translates, bin/translate.py ...")
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     command = [sys.executable, *command, f"--input={_INPUT.value}"]
     with tempfile.TemporaryDirectory() as folder:

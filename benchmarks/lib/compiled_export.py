@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from keras_transformer.inference import hardware
-from keras_transformer.inference.search_programs import COMPILE, Size
-from keras_transformer.serving import saved_model
+from keras_transformer import hardware
+from keras_transformer.translation import exported_model
+from keras_transformer.translation.program_sizes import COMPILE, Size
 
 
 def load(
@@ -27,8 +27,8 @@ def load(
     Returns:
         The batch function for `translate_in_batches`, and the seconds of compiling.
     """
-    loaded = saved_model.load_all(version)
-    description = saved_model.read_description(version)
+    loaded = exported_model.load_all(version)
+    description = exported_model.read_description(version)
     numbers = [
         number
         for number, size in enumerate(
@@ -42,7 +42,7 @@ def load(
         seconds = compile_all(loaded.signatures[COMPILE], numbers)
 
     def translate_batch(text):
-        found = loaded.signatures[saved_model.SIGNATURE](text=text)
+        found = loaded.signatures[exported_model.SIGNATURE](text=text)
         return {
             "translations": found["translation"][:, tf.newaxis],
             "scores": found["score"][:, tf.newaxis],

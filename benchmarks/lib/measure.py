@@ -107,7 +107,7 @@ def environment(dtype: str) -> dict[str, Any]:
     Args:
         dtype: Data type of the matrix products.
     """
-    from keras_transformer.inference.hardware import describe
+    from keras_transformer.hardware import describe
 
     load = os.getloadavg()[0]  # before the products add to it
     return {

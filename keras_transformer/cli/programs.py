@@ -189,7 +189,7 @@ def _exit(status: Any) -> None:
 
 def _leave_compiler(status: Any) -> None:
     """End this process at once if it would wait for a program of XLA otherwise."""
-    beside = sys.modules.get("keras_transformer.inference.compiling_beside")
+    beside = sys.modules.get("keras_transformer.translation.compiling_beside")
     if beside is not None and beside.is_compiling() and isinstance(status, int):
         os._exit(status)
 

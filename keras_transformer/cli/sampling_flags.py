@@ -26,5 +26,5 @@ _SEED = flags.DEFINE_integer("seed", 0, "Sampling: other seeds, other translatio
 
 
 def given() -> dict[str, Any]:
-    """Return the fields of `serving.sampling.Sampling`."""
+    """Return the fields of `translation.sampling.Sampling`."""
     return {flag.name: flag.value for flag in (_TEMPERATURE, _TOP_K, _TOP_P, _SEED)}

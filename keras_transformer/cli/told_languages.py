@@ -10,11 +10,11 @@ from keras_transformer.language_tokens import Reader
 
 def reader_of_export(path: str) -> Reader:
     """Return what reads texts for an exported model, EXPORT_DIR/VERSION."""
-    from keras_transformer.serving import saved_model
+    from keras_transformer.translation import exported_model
 
-    description = saved_model.read_description(path)
+    description = exported_model.read_description(path)
     return Reader(
-        saved_model.language_tokens(description),
+        exported_model.language_tokens(description),
         description.get("default_language"),
         "export it with --target_language",
     )

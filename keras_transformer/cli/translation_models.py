@@ -46,13 +46,12 @@ def from_saved_model(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it has no signature for it, or is damaged.
     """
-    from keras_transformer.serving import saved_model
-    from keras_transformer.translation import batching
+    from keras_transformer.translation import batching, exported_model
 
-    description = saved_model.read_description(path)
+    description = exported_model.read_description(path)
     placeholders = tuple(description.get("placeholders", ()))
     is_aligned |= is_protected and not placeholders
-    load = saved_model.load_aligned if is_aligned else saved_model.load
+    load = exported_model.load_aligned if is_aligned else exported_model.load
     translate_batch = load(path)
     return TranslationModel(
         translate_batch,
@@ -60,7 +59,7 @@ def from_saved_model(
         description.get("source_language"),
         batching.BATCHES_AT_ONCE,
         placeholders,
-        saved_model.language_tokens(description),
+        exported_model.language_tokens(description),
         description.get("default_language"),
         compiler=getattr(translate_batch, "compiler", None),
     )

@@ -17,7 +17,7 @@ import platform
 import shlex
 import shutil
 
-from keras_transformer.inference import hardware
+from keras_transformer import hardware
 
 # Variable of the environment that TensorFlow reads its settings of XLA from.
 FLAGS = "TF_XLA_FLAGS"

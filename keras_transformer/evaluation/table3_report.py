@@ -11,9 +11,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from keras_transformer import atomic_files, data, text_files
+from keras_transformer import hardware as machine_lib
 from keras_transformer.evaluation import table3
 from keras_transformer.evaluation.table3 import RowResult
-from keras_transformer.inference import hardware as machine_lib
 from keras_transformer.presets import Preset
 from keras_transformer.visualization import figures
 

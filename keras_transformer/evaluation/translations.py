@@ -8,8 +8,8 @@ from typing import Any
 
 from keras_transformer import text_files
 from keras_transformer.evaluation.perplexity import reference_perplexity
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 
 def translate_and_measure(

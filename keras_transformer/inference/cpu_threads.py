@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from keras_transformer.inference import hardware
+from keras_transformer import hardware
 
 # Variable of the number of threads that start operations.
 _STARTING = "TF_NUM_INTEROP_THREADS"

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import tensorflow as tf
 
+from keras_transformer import hardware
 from keras_transformer.config import DecodingConfig
 from keras_transformer.decoding import (
     BeamSearchResult,
@@ -27,14 +28,16 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.beam_search import StepFunction
 from keras_transformer.decoding.rules import TokenRule, repetition
 from keras_transformer.decoding.rules.single_tokens import begin_with, never
-from keras_transformer.inference import hardware, length_groups, search_programs
+from keras_transformer.inference import length_groups
 from keras_transformer.inference.clean_text import clean
-from keras_transformer.inference.compiling_beside import CompilerBeside
 from keras_transformer.inference.decoder_step import FEW_ROWS
 from keras_transformer.inference.ensemble import Ensemble
-from keras_transformer.inference.search_programs import SearchPrograms, Size
+from keras_transformer.inference.search_programs import SearchPrograms
 from keras_transformer.inference.shortlist import OutputIds, Shortlist
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.translation import program_sizes
+from keras_transformer.translation.compiling_beside import CompilerBeside
+from keras_transformer.translation.program_sizes import Size
 from keras_transformer.wording import shown
 
 Answer = TypeVar("Answer")
@@ -140,7 +143,7 @@ class SequenceGenerator(tf.Module):
             self.ensemble.num_step_weights,
             self.decoding.max_input_length,
         )
-        return search_programs.sizes_for(device, weights, longest)
+        return program_sizes.sizes_for(device, weights, longest)
 
     def sizes_of_large_batches(self) -> list[Size]:
         """Return the sizes that pay to compile here if there are hundreds of texts.

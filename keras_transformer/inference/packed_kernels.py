@@ -15,7 +15,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.inference import hardware
+from keras_transformer import hardware
 
 # Approximate columns of a block. On a CPU with AVX2 and without AVX-512, 4 rows take
 # three quarters of the time with narrow blocks, 128 rows the same time.

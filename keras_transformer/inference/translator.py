@@ -16,16 +16,16 @@ from keras_transformer.config import (
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.decoding.rules import TokenRule
 from keras_transformer.decoding.rules.placeholders import KeptPlaceholders
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.clean_text import (
     clean,
     num_words_before,
     text_batch,
 )
-from keras_transformer.inference.compiling_beside import compiling
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
+from keras_transformer.translation.compiling_beside import compiling
 from keras_transformer.translation.pipeline import Translation, translate_in_batches
 
 

@@ -88,7 +88,7 @@ def parse_words(
         gold: The gold trees, cleaned.
         batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
-    from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
+    from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 
     sentences = [" ".join(map(trees.escape, tree.words)) for tree in gold]
     answers = parser.parse(sentences, batch_size or PARSING_BATCH_SIZE)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_transformer import atomic_files, text_files, white_space
-from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.parsing.parser import (
     Parse,
     Parser,
     ParseText,
     parse_in_batches,
 )
+from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 from keras_transformer.treebank import drawing, trees, words
 
 AnyParse = Parse | ParseText
@@ -136,7 +136,7 @@ def with_export(
     become "".
 
     Args:
-        parse_batch: The result of `serving.saved_model.load_parser`.
+        parse_batch: The result of `exported_model.load_parser`.
         batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
     return lambda sentences: parse_in_batches(

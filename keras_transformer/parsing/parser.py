@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_transformer import config, given_texts, white_space
 from keras_transformer.config import DecodingConfig, replaced
 from keras_transformer.decoding import BeamSearchResult
-from keras_transformer.inference.batch_size import PARSING_BATCH_SIZE
 from keras_transformer.inference.clean_text import clean, text_batch
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.model.transformer import Transformer
@@ -23,6 +22,7 @@ from keras_transformer.parsing.constraint import (
 )
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.presets import PARSER_DECODING
+from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 from keras_transformer.translation.batching import in_batches
 from keras_transformer.treebank import linearisation
 

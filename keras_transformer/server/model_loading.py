@@ -9,15 +9,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.inference import hardware
-from keras_transformer.inference.compiling_beside import CompilerBeside
-from keras_transformer.inference.search_programs import COMPILE, STATE
+from keras_transformer import hardware
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
 from keras_transformer.server.server_config import ServerConfig
-from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ParsingModule, ServingModule
 from keras_transformer.serving.warmup import inputs_for
+from keras_transformer.translation import exported_model
+from keras_transformer.translation.compiling_beside import CompilerBeside
+from keras_transformer.translation.program_sizes import COMPILE, STATE
 
 
 def load_export(
@@ -33,10 +33,10 @@ def load_export(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it is damaged, or has no signature.
     """
-    loaded = saved_model.load_all(path)
-    description = saved_model.read_description(path)
+    loaded = exported_model.load_all(path)
+    description = exported_model.read_description(path)
     name = pathlib.Path(path).resolve().name
-    compiler = saved_model.compiler_of(loaded, path)
+    compiler = exported_model.compiler_of(loaded, path)
     return _served(
         loaded.signatures,
         owner=loaded,
@@ -48,7 +48,7 @@ def load_export(
         or description.get("target_language")
         or "",
         languages=tuple(description.get("languages", ())),
-        language_tokens=saved_model.language_tokens(description),
+        language_tokens=exported_model.language_tokens(description),
         default_language=description.get("default_language"),
         max_input_length=description.get("decoding", {}).get("max_input_length"),
         placeholders=tuple(description.get("placeholders", ())),

@@ -36,14 +36,14 @@ from apache_beam.runners.runner import PipelineState
 from keras_transformer import text_files, wording
 from keras_transformer.config import check_at_least
 from keras_transformer.documents.protection import Protection
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
-from keras_transformer.serving import saved_model as saved_model_lib
-from keras_transformer.serving.sampling import Sampling
+from keras_transformer.translation import exported_model
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 from keras_transformer.translation.pipeline import (
     Options,
     Translation,
     translate_in_batches,
 )
+from keras_transformer.translation.sampling import Sampling
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20
@@ -149,10 +149,10 @@ def translate(
         RuntimeError: If the pipeline fails.
     """
     if config.protection and config.protection.needs_alignment:
-        saved_model_lib.check_aligned(config.saved_model)
+        exported_model.check_aligned(config.saved_model)
     else:
-        signature = "sample" if config.sampling else saved_model_lib.SIGNATURE
-        saved_model_lib.check_signature(config.saved_model, signature)
+        signature = "sample" if config.sampling else exported_model.SIGNATURE
+        exported_model.check_signature(config.saved_model, signature)
     index = index_lines(find_files(config.input), config.lines_per_shard, look)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
@@ -209,8 +209,8 @@ class SavedModelHandler(ModelHandler):
     def load_model(self) -> Callable:
         config = self._config
         if config.protection and config.protection.needs_alignment:
-            return saved_model_lib.load_aligned(config.saved_model)
-        return saved_model_lib.load(config.saved_model, config.sampling)
+            return exported_model.load_aligned(config.saved_model)
+        return exported_model.load(config.saved_model, config.sampling)
 
     def should_skip_batching(self) -> bool:
         # Beam's batching emits the last batch at the end of a bundle, and DaskRunner

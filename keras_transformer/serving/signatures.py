@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from keras_transformer import decoding, wording
 from keras_transformer.documents import graph_text
-from keras_transformer.inference.batch_size import TRANSLATION_BATCH_SIZE
 from keras_transformer.inference.translator import Translator, check_num_best
 from keras_transformer.parsing.parser import Parser
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 Tensors = dict[str, tf.Tensor]
 

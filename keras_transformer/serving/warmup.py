@@ -2,7 +2,7 @@
 
 TensorFlow is slow for the first request of every new shape. The warmup requests cover
 source lengths of powers of two, single and in a batch, for each signature. Before them
-come those that compile the usual programs of an export, see `search_programs`.
+come those that compile the usual programs of an export, see `program_sizes`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.inference.generator import SequenceGenerator
-from keras_transformer.inference.search_programs import COMPILE, Size
 from keras_transformer.serving.client import predict_request
+from keras_transformer.translation.program_sizes import COMPILE, Size
 
 # Path in the folder of a version, as defined by TF Serving.
 FILE = pathlib.PurePath("assets.extra") / "tf_serving_warmup_requests"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.inference import search_programs
-from keras_transformer.inference.search_programs import Size
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
+from keras_transformer.translation import program_sizes
+from keras_transformer.translation.program_sizes import Size
 from tests.small_models import LINES, inputs_of, make_translator
 
 pytestmark = pytest.mark.long
@@ -112,7 +112,7 @@ def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
 def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monkeypatch):
     """The signature that compiles is the first by name, so it runs first."""
     size = Size(rows=128, width=32, prefix=1)
-    monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [size])
+    monkeypatch.setattr(program_sizes, "sizes_for", lambda *_: [size])
     version = saved_model.export(
         make_translator(),
         tmp_path,

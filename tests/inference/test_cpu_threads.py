@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from keras_transformer.inference import cpu_threads, hardware
-from keras_transformer.serving import saved_model as saved_model_lib
+from keras_transformer import hardware
+from keras_transformer.inference import cpu_threads
+from keras_transformer.translation import exported_model
 
 NAMES = ("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD", "TF_NUM_INTEROP_THREADS")
 
@@ -63,7 +64,7 @@ def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
         seen.append(settings())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(saved_model_lib, "load", load)
+    monkeypatch.setattr(exported_model, "load", load)
     seen, text = [], tmp_path / "text"
     for num_lines in (8, 9):
         text.write_text("a\n" * num_lines)

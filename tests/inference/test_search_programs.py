@@ -12,13 +12,14 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
-from keras_transformer.inference import generator, search_programs
-from keras_transformer.inference.compiling_beside import CompilerBeside, compiling
-from keras_transformer.inference.search_programs import Size
+from keras_transformer.inference import generator
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
 from keras_transformer.server import model_loading
 from keras_transformer.serving import saved_model, warmup
+from keras_transformer.translation import exported_model, program_sizes
+from keras_transformer.translation.compiling_beside import CompilerBeside, compiling
+from keras_transformer.translation.program_sizes import Size
 from tests.model_variants import VARIANTS
 from tests.small_models import LINES, choosing_model, make_parser, make_translator
 
@@ -208,13 +209,13 @@ def test_a_parser_has_no_programs():
 
 def test_sizes_pay_where_they_were_measured_to_pay():
     small, large = 10**6, 10**8
-    of_cpu = search_programs.sizes_for("cpu", small, 300)
+    of_cpu = program_sizes.sizes_for("cpu", small, 300)
     assert max(size.rows for size in of_cpu) == 32
     assert {size.width for size in of_cpu} == {16, 32, 64, 128, 256, 512}
-    assert search_programs.sizes_for("cpu", large, 100) == []
+    assert program_sizes.sizes_for("cpu", large, 100) == []
     longest = {(size.rows, size.width) for size in of_cpu[-1:]}
     assert longest == {(32, 128)}
-    of_gpu = search_programs.sizes_for("gpu", large, 16)
+    of_gpu = program_sizes.sizes_for("gpu", large, 16)
     assert {size.rows for size in of_gpu} == {2, 8, 32, 128, 384}
     assert not any(size.pays("cpu", large) for size in of_gpu)
     assert of_gpu == sorted(of_gpu)
@@ -276,7 +277,7 @@ def test_usual_programs_are_compiled_before_there_are_batches():
 @pytest.mark.parametrize("most_rows, usual", [(1, [0]), (2, [0, 1]), (3, [0, 1, 3])])
 def test_only_programs_that_batches_need_are_usual(most_rows, usual):
     sizes = [Size(1, 16, 1), Size(2, 16, 1), Size(2, 16, 16), Size(4, 16, 1)]
-    assert search_programs.usual_numbers(sizes, "gpu", 1, most_rows) == usual
+    assert program_sizes.usual_numbers(sizes, "gpu", 1, most_rows) == usual
 
 
 def test_nothing_is_looked_at_once_all_programs_are_compiled():
@@ -322,7 +323,7 @@ def test_a_program_that_needs_too_much_memory_is_left_out_alone(caplog):
 PROGRAM = """
 import time
 from tests.small_models import make_translator
-from keras_transformer.inference.search_programs import Size
+from keras_transformer.translation.program_sizes import Size
 
 translator = make_translator().with_prepared_weights(program_sizes=[Size(2, 8, 1)])
 translator.compiler.start(most_rows=2)
@@ -332,7 +333,7 @@ time.sleep(0.5)
 
 ENDING = """
 from keras_transformer.cli import programs
-from keras_transformer.inference import compiling_beside
+from keras_transformer.translation import compiling_beside
 
 
 def main():
@@ -361,7 +362,7 @@ def test_a_program_does_not_wait_for_the_compiler():
 def test_an_export_without_its_description_is_searched_without_programs(tmp_path):
     """Some tools copy what TensorFlow knows of alone."""
     loaded = types.SimpleNamespace(signatures=Programs().signatures())
-    assert saved_model.compiler_of(loaded, tmp_path) is None
+    assert exported_model.compiler_of(loaded, tmp_path) is None
 
 
 def test_without_programs_there_is_no_compiler():
@@ -404,7 +405,7 @@ def test_programs_without_prepared_weights_follow_a_training(two_replicas):
 def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(search_programs, "sizes_for", lambda *_: [Size(8, 32, 1)])
+    monkeypatch.setattr(program_sizes, "sizes_for", lambda *_: [Size(8, 32, 1)])
     plain = make_translator()
     version = saved_model.export(
         plain,
@@ -412,7 +413,7 @@ def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
         signatures=["serving_default"],
         description={"device": "cpu"},
     )
-    translate_batch = saved_model.load(version)
+    translate_batch = exported_model.load(version)
     compiler = translate_batch.compiler
     for number in range(3):
         assert not compiler.state()[0].any(), number
@@ -441,7 +442,7 @@ def test_an_export_of_signatures_without_a_search_has_no_programs(tmp_path):
         signatures=["score"],
         description={"device": "cpu"},
     )
-    assert "programs" not in saved_model.read_description(version)
+    assert "programs" not in exported_model.read_description(version)
     assert [*model_loading.load_export(version).signatures] == ["score"]
 
 

@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.serving import sampling, saved_model
+from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.translation import exported_model, sampling
 from tests.small_models import make_translator
 
 LINES = ["A dog", "", "one two three", "A dog", "two", "one " * 40]
@@ -69,7 +70,7 @@ def test_an_export_draws_the_same(back_translate, translator, tmp_path):
     version = saved_model.export(
         translator, tmp_path / "export", signatures=["sample"], check_texts=()
     )
-    loaded = saved_model.load(version, sampling.Sampling(seed=3))
+    loaded = exported_model.load(version, sampling.Sampling(seed=3))
     texts = tf.constant(LINES)
     np.testing.assert_array_equal(
         loaded(texts)["translations"], drawn(texts)["translations"]

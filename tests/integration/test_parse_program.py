@@ -8,7 +8,7 @@ import pytest
 from keras_transformer.parsing import parse_files
 from keras_transformer.parsing.parser import ParseText
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.serving import saved_model
+from keras_transformer.translation import exported_model
 from keras_transformer.treebank import drawing, trees
 from tests.small_models import make_parser
 
@@ -143,7 +143,7 @@ def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
 def test_sentences_over_the_limit_of_an_export_are_bad(tmp_path, parser_export):
     path = tmp_path / "text"
     path.write_text(f"the fox\n{LONG}\n")
-    parse = parse_files.with_export(saved_model.load_parser(parser_export))
+    parse = parse_files.with_export(exported_model.load_parser(parser_export))
     output = tmp_path / "trees"
     with pytest.raises(ValueError, match="line 2, is longer than the model reads"):
         parse_files.parse_and_write(parse_files.read_sentences(path), parse, output)
@@ -213,7 +213,7 @@ def test_a_model_of_the_other_task_is_refused(
 
 
 def test_an_export_says_what_it_is(parser_dir, parser_export):
-    description = saved_model.read_description(parser_export)
+    description = exported_model.read_description(parser_export)
     assert description["task"] == "parsing"
     assert description["labels"] == [*ModelDir(parser_dir).load_labels().labels]
     assert description["decoding"]["beam_size"] == 3

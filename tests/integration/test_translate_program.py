@@ -14,6 +14,7 @@ from keras_transformer.cli.answers import Answers
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.serving import saved_model as saved_model_lib
+from keras_transformer.translation import exported_model
 from tests.small_models import make_translator
 
 # Of different lengths, so that those of a block are not answered in their order.
@@ -34,10 +35,10 @@ def shout(text):
 @pytest.fixture
 def translate(program_of, monkeypatch, tmp_path):
     """Return what runs the program, in batches of 2 and so in blocks of 64 lines."""
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: shout)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: shout)
     described = {"decoding": {"max_input_length": 20}}
     monkeypatch.setattr(
-        saved_model_lib, "read_description", lambda saved_model: described
+        exported_model, "read_description", lambda saved_model: described
     )
 
     def run(lines, **given):
@@ -77,7 +78,7 @@ def test_translations_that_loop_are_counted_unless_their_sources_do(
         looped = tf.strings.join([text, " no no no no"])
         return {**shout(text), "translations": looped[:, tf.newaxis]}
 
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: stutter)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: stutter)
     summary = translate(["a b", "ha ha ha ha", "c"])
     assert summary == {"lines": 3, "truncated": 0, "looped": 2}
     assert capfd.readouterr().err == (
@@ -91,14 +92,14 @@ def test_compiled_searches_are_counted(translate, monkeypatch, capfd):
         return shout(text)
 
     compiled.compiler = types.SimpleNamespace(num_compiled=lambda: 2)
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: compiled)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: compiled)
     translate(["a"])
     told = capfd.readouterr().err
     assert told == "Compiled searches, one a size of batches: 2.\n"
 
 
 def test_a_limit_that_is_not_known_is_not_told(translate, monkeypatch, capfd):
-    monkeypatch.setattr(saved_model_lib, "read_description", lambda saved_model: {})
+    monkeypatch.setattr(exported_model, "read_description", lambda saved_model: {})
     translate(["a" * 23])
     assert (
         "1 of 1 sources were cut to the model's limit. Divide" in capfd.readouterr().err
@@ -302,7 +303,7 @@ def test_the_text_of_a_page_is_translated(translate, tmp_path):
 def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, described):
     """The model reads 20 characters; whether that is known or not."""
     monkeypatch.setattr(
-        saved_model_lib, "read_description", lambda saved_model: described
+        exported_model, "read_description", lambda saved_model: described
     )
     given = f"{', '.join(LINES)} and, {'x' * 700}. End.\n".encode()
     summary, found = translate_document(translate, tmp_path, given)
@@ -336,7 +337,7 @@ def shout_aligned(text):
 
 
 def test_alignments_and_scores_of_tokens_are_columns(translate, monkeypatch, tmp_path):
-    monkeypatch.setattr(saved_model_lib, "load_aligned", lambda path: shout_aligned)
+    monkeypatch.setattr(exported_model, "load_aligned", lambda path: shout_aligned)
     options = {"saved_model": "any", "batch_size": 1}
     translate(["a dog", "", "cat"], alignments=True, token_scores=True, **options)
     assert (tmp_path / "out").read_text().splitlines() == [
@@ -424,10 +425,10 @@ def keeping(text):
 
 
 def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: keeping)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: keeping)
     described = {"placeholders": KEPT}
     monkeypatch.setattr(
-        saved_model_lib, "read_description", lambda saved_model: described
+        exported_model, "read_description", lambda saved_model: described
     )
     (tmp_path / "terms").write_text("dog\tPudel\n")
     options = {"saved_model": "any", "protect": "urls", "glossary": tmp_path / "terms"}
@@ -445,9 +446,9 @@ def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
 
 def test_pairs_of_tags_stay_in_their_sentence(translate, monkeypatch, tmp_path):
     """Not the two of the first: they are more than the model has."""
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: keeping)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: keeping)
     monkeypatch.setattr(
-        saved_model_lib, "read_description", lambda saved_model: {"placeholders": KEPT}
+        exported_model, "read_description", lambda saved_model: {"placeholders": KEPT}
     )
     page = "<p>A <a href='http://a.b'>big</a> dog &amp; <b>this</b>.\n"
     page += "<p>One <i class='http:'>cat</i> &amp; dog."
@@ -479,7 +480,7 @@ def test_without_placeholders_the_alignment_is_used(
             "log_probabilities": tf.zeros([len(text), most]),
         }
 
-    monkeypatch.setattr(saved_model_lib, "load_aligned", lambda saved_model: aligned)
+    monkeypatch.setattr(exported_model, "load_aligned", lambda saved_model: aligned)
     translate(["see www.a.de now"], saved_model="any", protect="urls")
     assert (tmp_path / "out").read_text() == "SEE www.a.de NOW\n"
     assert "The model has no placeholders" in capfd.readouterr().err

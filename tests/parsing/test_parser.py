@@ -19,6 +19,7 @@ from keras_transformer.parsing.parser import Parser, parse_in_batches
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.presets import PARSER_DECODING
 from keras_transformer.serving import saved_model, warmup
+from keras_transformer.translation import exported_model
 from keras_transformer.treebank import linearisation, trees
 from tests.small_models import LINES, make_parser, stored_numbers
 
@@ -344,12 +345,12 @@ def test_learned_positions_limit_the_input_and_suffice_for_every_tree():
 
 @pytest.mark.long
 def test_the_export_parses_as_the_parser_does(parser, small_parser_export):
-    theirs = parse_in_batches(MIXED, 3, saved_model.load_parser(small_parser_export))
+    theirs = parse_in_batches(MIXED, 3, exported_model.load_parser(small_parser_export))
     for own, other in zip(parser.parse(MIXED), theirs, strict=True):
         assert other.text == ("" if own.tree is None else str(own.tree))
         np.testing.assert_allclose(other.score, own.score, atol=1e-4)
         assert (other.truncated, other.valid) == (own.truncated, own.valid)
-    assert saved_model.read_description(small_parser_export) == {
+    assert exported_model.read_description(small_parser_export) == {
         "preset": "tiny",
         "device": "cpu",
         "weights_bytes": 4 * stored_numbers(small_parser_export)[tf.float32],

@@ -10,8 +10,8 @@ from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
-from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.translation import exported_model
 
 TEXTS = ["A man rides a bicycle.", "Hello!", "Two dogs run."]
 
@@ -190,7 +190,7 @@ def test_an_export_is_told_languages(model_dir, translator, program_of, tmp_path
             problem = "line 2 does not begin with one, such as '>>deu<<': export it"
             with pytest.raises(ValueError, match=problem):
                 translate()
-    loaded = saved_model.load_all(tmp_path / "nld" / "1")
+    loaded = exported_model.load_all(tmp_path / "nld" / "1")
     given = FORMS[1][1]
     texts = tf.constant([given.format(token=">>deu<<"), given.format(token="")])
     document = loaded.signatures["document"](text=texts)["translation"].numpy()

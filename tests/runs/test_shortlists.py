@@ -9,7 +9,7 @@ from keras_transformer import data
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.shortlists import make_shortlist
-from keras_transformer.serving import saved_model
+from keras_transformer.translation import exported_model
 from tests import small_corpus
 from tests.small_models import LINES, write_run
 
@@ -191,6 +191,6 @@ def test_programs_search_with_the_shortlist_where_asked_to(
             check_lines=7,
         )
         version = summary["saved_model"]
-        assert saved_model.read_description(version)["shortlist"] == is_listed
+        assert exported_model.read_description(version)["shortlist"] == is_listed
         found = translated(saved_model=version, batch_size=1)
         assert found == (listed if is_listed else plain)

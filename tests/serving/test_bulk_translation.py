@@ -21,8 +21,9 @@ from keras_transformer import atomic_files
 from keras_transformer.documents.protection import Protection, Term
 from keras_transformer.serving import bulk_translation
 from keras_transformer.serving import saved_model as saved_model_lib
-from keras_transformer.serving.sampling import Sampling
+from keras_transformer.translation import exported_model
 from keras_transformer.translation.pipeline import Options, translate_in_batches
+from keras_transformer.translation.sampling import Sampling
 from tests.small_models import LINES, make_translator
 
 # Beam accepts options with and without "=".
@@ -375,7 +376,7 @@ def test_shards_that_a_runner_lost_are_named(
 # Records each load of a model in a worker; Dask may run this twice in a process.
 COUNT_LOADS = """
     import os
-    from keras_transformer.serving import saved_model as exported
+    from keras_transformer.translation import exported_model as exported
 
     def load(*arguments, load=getattr(exported, "uncounted", exported.load)):
         with open({path!r}, "a") as file:
@@ -517,10 +518,10 @@ def test_the_program_protects_in_its_workers(kept_export, tmp_path):
     result = run_program(*WORKERS, *arguments, f"--glossary={tmp_path}/terms")
     assert result.returncode == 0, result.stderr
     assert "placeholders" not in result.stderr
-    placeholders = saved_model_lib.read_description(kept_export)["placeholders"]
+    placeholders = exported_model.read_description(kept_export)["placeholders"]
     protection = Protection(["urls"], TERMS, placeholders)
     expected = translate_in_batches(
-        KEPT_LINES, 3, saved_model_lib.load(kept_export), Options(protection)
+        KEPT_LINES, 3, exported_model.load(kept_export), Options(protection)
     )
     assert joined(tmp_path) == texts_of(expected)
     assert "".join(joined(tmp_path)).count("Pudel") == 2
@@ -540,7 +541,7 @@ def test_without_placeholders_shards_have_what_the_alignment_says(
     expected = translate_in_batches(
         KEPT_LINES,
         3,
-        saved_model_lib.load_aligned(small_export),
+        exported_model.load_aligned(small_export),
         Options(protection),
     )
     assert joined(tmp_path) == texts_of(expected)

@@ -14,6 +14,7 @@ from keras_transformer.model.transformer import Transformer
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ServingModule
+from keras_transformer.translation import exported_model
 from keras_transformer.translation.pipeline import translate_in_batches
 from robustness import hostile
 from tests.small_models import (
@@ -309,9 +310,9 @@ def test_documents_keep_their_layout_and_lose_nothing(module, signatures):
 
 def test_an_export_without_the_scores_of_tokens_is_named(plain_export):
     with pytest.raises(ValueError, match="must have the signature 'align'"):
-        saved_model_lib.load_aligned(plain_export)
+        exported_model.load_aligned(plain_export)
     with pytest.raises(ValueError, match="has no more, as an earlier .* Export the"):
-        saved_model_lib.check_signature(
+        exported_model.check_signature(
             plain_export, "serving_default", ["score", "more"]
         )
 
@@ -319,7 +320,7 @@ def test_an_export_without_the_scores_of_tokens_is_named(plain_export):
 def test_the_export_describes_itself(small_export):
     stored = stored_numbers(small_export)[tf.float32]
     expected = {"preset": "tiny", "weights_bytes": 4 * stored}
-    assert saved_model_lib.read_description(small_export) == expected
+    assert exported_model.read_description(small_export) == expected
     path = small_export / "assets.extra" / "keras_transformer.json"
     assert json.loads(path.read_text()) == expected
 
@@ -350,19 +351,19 @@ def test_an_export_without_its_weights_is_named(plain_export, tmp_path, name, da
         path.write_bytes(content)
     message = r"^The model in .*/1 cannot be loaded, perhaps because a file is missing"
     with pytest.raises(ValueError, match=message) as found:
-        saved_model_lib.load(tmp_path / "1")
+        exported_model.load(tmp_path / "1")
     assert "\n" not in str(found.value)
     assert str(found.value).endswith("again, or export the model again.")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"preset": "ti', b"\xff", b"null"])
 def test_a_damaged_description_is_named(tmp_path, content):
-    path = tmp_path / saved_model_lib.DESCRIPTION
+    path = tmp_path / exported_model.DESCRIPTION
     path.parent.mkdir()
     path.write_bytes(content)
-    message = rf"{saved_model_lib.DESCRIPTION} is damaged: export the model again\.$"
+    message = rf"{exported_model.DESCRIPTION} is damaged: export the model again\.$"
     with pytest.raises(ValueError, match=message):
-        saved_model_lib.read_description(tmp_path)
+        exported_model.read_description(tmp_path)
 
 
 @pytest.mark.long
@@ -406,7 +407,7 @@ def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
             "scores": result["scores"] * tf.where(is_wrong, 1 + worse, 1.0),
         }
 
-    monkeypatch.setattr(saved_model_lib, "load", lambda saved_model: answer)
+    monkeypatch.setattr(exported_model, "load", lambda saved_model: answer)
     if is_rejected:
         message = "1 of 16 texts differently.*became 'wrong'"
         with pytest.raises(ValueError, match=message):

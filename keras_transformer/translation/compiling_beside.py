@@ -1,7 +1,7 @@
 """Compiling the programs of a search in a thread, beside batches searched without them.
 
-See `search_programs`. Compiling takes seconds, so a program is compiled when several
-batches were without it, or before there are batches, in a server.
+See `inference.search_programs`. Compiling takes seconds, so a program is compiled when
+several batches were without it, or before there are batches, in a server.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from keras_transformer.inference import hardware
-from keras_transformer.inference.search_programs import (
+from keras_transformer import hardware
+from keras_transformer.translation.program_sizes import (
     COMPILE,
     STATE,
     Size,
