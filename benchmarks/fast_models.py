@@ -37,13 +37,12 @@ def main() -> dict:
     """Load the exports, translate alternating, and print."""
     programs.check_given(_SAVED_MODELS, _SOURCE, _REFERENCE)
     startup.import_tensorflow()
-    from keras_transformer import text_files
-    from keras_transformer.translation import exported_model
+    from keras_transformer import opening, text_files
 
     sources = text_files.read_lines(_SOURCE.value)
     references = text_files.read_lines(_REFERENCE.value)
     environment = measure.environment("float32")
-    models = {path: exported_model.load(path) for path in _SAVED_MODELS.value}
+    models = {path: opening.open_model(path).run_batch for path in _SAVED_MODELS.value}
     found = {
         path: {**described(path), **quality(path, translate, sources, references)}
         for path, translate in models.items()

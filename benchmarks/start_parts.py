@@ -58,11 +58,11 @@ def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
 
 def of_saved_model(folder: str, lines: list[str], parts: Parts) -> None:
     """Time the parts with an exported model."""
-    from keras_transformer.translation import exported_model
+    from keras_transformer import opening
     from keras_transformer.translation.pipeline import translate_in_batches
 
     parts.end("imports_s")
-    translate_batch = exported_model.load(folder)
+    translate_batch = opening.open_model(folder).run_batch
     parts.end("load_s")
     _answer_twice(lambda: translate_in_batches(lines, 1, translate_batch), parts)
 

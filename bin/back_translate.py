@@ -32,7 +32,7 @@ from keras_transformer.cli import (
     startup,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import CHECKPOINT
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -82,15 +82,9 @@ def main() -> dict:
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     programs.check_given(_OUTPUT)
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
-        raise ValueError("Give one of --model_dir and --saved_model.")
+    fixed = (CHECKPOINT, SOURCE_LANGUAGE, TARGET_LANGUAGE)
+    model_flags.check_one(_SAVED_MODEL, fixed)
     programs.check_output(_OUTPUT, _INPUT)
-    for flag in (CHECKPOINT, SOURCE_LANGUAGE, TARGET_LANGUAGE):
-        if _SAVED_MODEL.value is not None and flag.value is not None:
-            raise ValueError(
-                f"--{flag.name} is fixed when a model is exported; drop it, or use "
-                "--model_dir."
-            )
 
 
 def made_from(lines, weights) -> dict:
@@ -109,13 +103,14 @@ def translate(weights, lines, write, answers) -> int:
     from keras_transformer.inference import graph_optimizer
     from keras_transformer.translation import batching, pipeline
 
-    language_flags.check_told(lines, _SAVED_MODEL.value)
     num_cut = 0
     with graph_optimizer.disabled_for(len(lines)):
+        model = load(weights)
+        language_flags.check_told(lines, model)
         blocks = batching.in_blocks(
             lines,
             _BATCH_SIZE.value,
-            pipeline.answering(load(weights)),
+            pipeline.answering(model.run_batch),
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
             kept=answers,
         )
@@ -132,25 +127,14 @@ def translate(weights, lines, write, answers) -> int:
 
 
 def load(weights):
-    """Return a function that translates a batch with these weights."""
-    from keras_transformer.translation import exported_model, sampling
+    """Return the model with these weights, which searches or draws."""
+    from keras_transformer.translation.sampling import Sampling
 
-    drawn = None
+    use, drawn = "translate", None
     if _METHOD.value == "sampling":
-        drawn = sampling.Sampling(**sampling_flags.given())
-    if _SAVED_MODEL.value is not None:
-        return exported_model.load(_SAVED_MODEL.value, drawn)
-    from keras_transformer.runs.model_dir import ModelDir
-    from keras_transformer.serving.signatures import ServingModule
-
-    translator = ModelDir(MODEL_DIR.value).load_translator(
-        str(weights), languages=language_flags.given()
-    )
-    translator = translator.with_prepared_weights()
-    if drawn:
-        module = ServingModule(translator)
-        return sampling.sampler(lambda **inputs: module.sample(**inputs), drawn)
-    return lambda text: translator.translate_batch(text)
+        use, drawn = "sample", Sampling(**sampling_flags.given())
+    options = {"checkpoint": str(weights), "languages": language_flags.given()}
+    return model_flags.open_model(_SAVED_MODEL, use, drawn, **options)
 
 
 def run() -> None:

@@ -31,7 +31,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import model_flags, programs, search_flags, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import CHECKPOINT
 from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -80,15 +80,12 @@ def main() -> dict:
         _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
     )
     with graph_optimizer.disabled_for(len(sentences.texts)):
-        if _SAVED_MODEL.value is None:
-            parser = load_parser()
-            parse_files.leave_out_too_long(sentences, parser)
-            parse = parse_files.with_parser(parser, _BATCH_SIZE.value)
+        model = load()
+        if model.searcher:
+            parse_files.leave_out_too_long(sentences, model.searcher)
+            parse = parse_files.with_parser(model.searcher, _BATCH_SIZE.value)
         else:
-            from keras_transformer.translation import exported_model
-
-            parse_batch = exported_model.load_parser(_SAVED_MODEL.value)
-            parse = parse_files.with_export(parse_batch, _BATCH_SIZE.value)
+            parse = parse_files.with_export(model.run_batch, _BATCH_SIZE.value)
         parses = parse_files.parse_and_write(
             sentences, parse, _OUTPUT.value, _DRAW.value
         )
@@ -108,30 +105,16 @@ def main() -> dict:
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
-        raise ValueError("Give one of --model_dir and --saved_model.")
+    fixed = (*search_flags.ALL, CHECKPOINT, _UNCONSTRAINED)
+    model_flags.check_one(_SAVED_MODEL, fixed)
     if not os.path.isdir(_OUTPUT.value or ""):
         programs.check_output(_OUTPUT, _INPUT)
-    if _SAVED_MODEL.value is None:
-        return
-    for flag in (*search_flags.ALL, CHECKPOINT, _UNCONSTRAINED):
-        if flag.value not in (None, False):
-            raise ValueError(
-                f"--{flag.name} is fixed when a model is exported; drop it, or use "
-                "--model_dir."
-            )
 
 
-def load_parser():
+def load():
     """Load the model that the flags name."""
-    from keras_transformer.runs.model_dir import ModelDir
-
-    parser = ModelDir(MODEL_DIR.value).load_parser(
-        CHECKPOINT.value,
-        constrained=not _UNCONSTRAINED.value,
-        **search_flags.given(),
-    )
-    return parser.with_prepared_weights()
+    options = {"constrained": not _UNCONSTRAINED.value, **search_flags.given()}
+    return model_flags.open_model(_SAVED_MODEL, "parse", **options)
 
 
 def run() -> None:

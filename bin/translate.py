@@ -10,7 +10,7 @@
 With --format=lines each line is one sentence. With --format=text lines are paragraphs:
 their sentences are translated one by one, those that are too long for the model in
 parts, and what is around them stays. With --format=html the input is a web page, of
-which the text is translated. Both need the extra `documents`.
+which the text is translated; it needs the extra `documents`.
 
 Translations are written in order as soon as they are done, to OUTPUT.partial. It is
 renamed to OUTPUT at the end, and stays if the program ends early: --resume then goes on
@@ -45,7 +45,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import text_files
+from keras_transformer import opening, text_files
 from keras_transformer.cli import (
     ensemble_flags,
     language_flags,
@@ -57,7 +57,6 @@ from keras_transformer.cli import (
     shortlist_flags,
     startup,
     told_languages,
-    translation_models,
     worker_processes,
 )
 from keras_transformer.cli.ensemble_flags import ENSEMBLE
@@ -167,8 +166,8 @@ def _made_from(lines, weights, ensemble, protection):
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
-        raise ValueError("Give one of --model_dir and --saved_model.")
+    search = (*search_flags.ALL, SHORTLIST, ENSEMBLE, _NBEST, CHECKPOINT)
+    model_flags.check_one(_SAVED_MODEL, (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE))
     programs.check_output(_OUTPUT, _INPUT, protection_flags.GLOSSARY)
     if _NUM_WORKERS.value > (most := os.cpu_count() or 1):
         raise ValueError(
@@ -187,14 +186,6 @@ def check_flags() -> None:
         _check_document_flags()
     if _SAVED_MODEL.value is None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
-        return
-    search = (*search_flags.ALL, SHORTLIST, ENSEMBLE, _NBEST, CHECKPOINT)
-    for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
-        if flag.value is not None:
-            raise ValueError(
-                f"--{flag.name} is fixed when a model is exported; drop it, or use "
-                "--model_dir."
-            )
 
 
 def _check_document_flags():
@@ -245,8 +236,8 @@ def _options(model, protection):
         model.language_tokens,
         divides=_FORMAT.value != "lines",
         format=_FORMAT.value,
-        language=model.language or "",
-        limit=model.limit,
+        language=model.source_language,
+        limit=model.max_input_length,
     )
 
 
@@ -254,12 +245,12 @@ def _translate_lines(model, options, lines, write, answers):
     """Translate each line."""
     from keras_transformer.translation import batching, pipeline
 
-    language_flags.check_told(lines, _SAVED_MODEL.value)
+    language_flags.check_told(lines, model)
     num_written, num_cut, num_looped = 0, 0, 0
     blocks = batching.in_blocks(
         lines,
         _BATCH_SIZE.value,
-        pipeline.answering(model.translate_batch, options),
+        pipeline.answering(model.run_batch, options),
         _BATCHES_OF_BLOCK * _BATCH_SIZE.value,
         model.at_once,
         model.first_alone,
@@ -273,7 +264,7 @@ def _translate_lines(model, options, lines, write, answers):
             num_written += len(ready)
             num_cut += sum(translation.truncated for translation in ready)
             num_looped += sum(translation.looped for translation in ready)
-    text_files.report_cut(num_cut, len(lines), model.limit)
+    text_files.report_cut(num_cut, len(lines), model.max_input_length)
     text_files.report_looped(num_looped, len(lines))
     return {"truncated": num_cut, "looped": num_looped}
 
@@ -289,15 +280,13 @@ def _translate_documents(model, options, lines, write, answers):
         functools.partial(
             batching.in_batches,
             batch_size=_BATCH_SIZE.value,
-            answer=pipeline.answering(model.translate_batch, options),
+            answer=pipeline.answering(model.run_batch, options),
             at_once=model.at_once,
             first_alone=model.first_alone,
             kept=answers,
         ),
         options,
-        functools.partial(
-            told_languages.check, language_flags.reader(_SAVED_MODEL.value)
-        ),
+        functools.partial(told_languages.check, language_flags.reader(model)),
     )
     with text_files.progress(len(lines)) as progress:
         for documents, translations in blocks:
@@ -306,7 +295,7 @@ def _translate_documents(model, options, lines, write, answers):
             num_looped += sum(translation.looped for translation in translations)
             write(documents)
             answers.advance(progress, len(documents))
-    text_files.report_cut(num_cut, num_texts, model.limit)
+    text_files.report_cut(num_cut, num_texts, model.max_input_length)
     text_files.report_looped(num_looped, num_texts)
     return {"sentences": num_texts, "truncated": num_cut, "looped": num_looped}
 
@@ -326,25 +315,21 @@ def _loaded(load, stack):
 
 
 def _loader(weights, ensemble):
-    """Return a function that loads the model that the flags name.
+    """Return a function that loads the model that the flags name, in any process.
 
     Args:
         weights: Path of the weights.
         ensemble: From `ensemble_flags.choose`.
     """
-    is_aligned = _ALIGNMENTS.value or _TOKEN_SCORES.value
+    use = "protect" if protection_flags.is_given() else "translate"
+    if _ALIGNMENTS.value or _TOKEN_SCORES.value:
+        use = "align"
     if _SAVED_MODEL.value is not None:
-        return functools.partial(
-            translation_models.from_saved_model,
-            _SAVED_MODEL.value,
-            is_aligned=is_aligned,
-            is_protected=protection_flags.is_given(),
-        )
+        return functools.partial(opening.open_model, _SAVED_MODEL.value, use)
     return functools.partial(
-        translation_models.from_model_dir,
+        opening.open_model,
         MODEL_DIR.value,
-        is_aligned=is_aligned,
-        is_protected=protection_flags.is_given(),
+        use,
         checkpoint=str(weights),
         num_best=_NBEST.value or 1,
         languages=language_flags.given(),

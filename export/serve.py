@@ -29,7 +29,7 @@ from keras_transformer.cli import (
     startup,
 )
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import CHECKPOINT
 from keras_transformer.server.server_config import ServerConfig
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -82,15 +82,8 @@ def main() -> dict:
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
-        raise ValueError("Give one of --model_dir and --saved_model.")
-    search = (CHECKPOINT, *search_flags.ALL)
-    for flag in (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE):
-        if _SAVED_MODEL.value is not None and flag.value is not None:
-            raise ValueError(
-                f"--{flag.name} is fixed when a model is exported; drop it, or use "
-                "--model_dir."
-            )
+    fixed = (CHECKPOINT, *search_flags.ALL, SOURCE_LANGUAGE, TARGET_LANGUAGE)
+    model_flags.check_one(_SAVED_MODEL, fixed)
 
 
 def load_model(max_batch_size: int):
@@ -104,15 +97,9 @@ def load_model(max_batch_size: int):
     from keras_transformer.server import model_loading
 
     cpu_threads.one_more_for_a_compiler()
-    if _SAVED_MODEL.value is not None:
-        return model_loading.load_export(_SAVED_MODEL.value, max_batch_size)
-    return model_loading.load_model_dir(
-        MODEL_DIR.value,
-        CHECKPOINT.value,
-        language_flags.given(),
-        max_batch_size,
-        **search_flags.given(),
-    )
+    options = {"languages": language_flags.given(), **search_flags.given()}
+    model = model_flags.open_model(_SAVED_MODEL, "serve", **options)
+    return model_loading.served(model, max_batch_size)
 
 
 def run() -> None:

@@ -81,10 +81,8 @@ def main(beam_arguments: list[str]) -> dict:
     from keras_transformer.translation import exported_model, sampling
 
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
-    description = exported_model.read_description(_SAVED_MODEL.value)
-    protection = protection.with_placeholders(
-        description.get("placeholders", ()), exported_model.language_tokens(description)
-    )
+    facts = exported_model.read_facts(_SAVED_MODEL.value)
+    protection = protection.with_placeholders(facts.placeholders, facts.language_tokens)
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,
@@ -97,7 +95,7 @@ def main(beam_arguments: list[str]) -> dict:
         protection=None if protection.is_empty else protection,
     )
     protection_flags.report_guess(protection)
-    reader = told_languages.reader_of_export(_SAVED_MODEL.value)
+    reader = told_languages.reader(facts)
     summary = bulk_translation.translate(
         config, options, lambda *line: told_languages.check(reader, *line)
     )
@@ -107,8 +105,9 @@ def main(beam_arguments: list[str]) -> dict:
         f"{_OUTPUT.value}-*-of-*; {summary['skipped_shards']:,} existed and were "
         "skipped"
     )
-    limit = description.get("decoding", {}).get("max_input_length")
-    text_files.report_cut(summary["truncated"], summary["lines"], limit)
+    text_files.report_cut(
+        summary["truncated"], summary["lines"], facts.max_input_length
+    )
     return summary
 
 

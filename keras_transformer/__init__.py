@@ -37,6 +37,7 @@ _NAMES = {
     "Translator": "inference.translator",
     "Parser": "parsing.parser",
     "load_model": "runs.model_dir",
+    "open_model": "opening",
     # Training.
     "LabelSmoothedCrossEntropy": "training.losses",
     "TransformerSchedule": "training.schedule",

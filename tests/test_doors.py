@@ -12,6 +12,7 @@ import re
 import pytest
 from starlette import testclient
 
+from keras_transformer.opening import open_model
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.serving import saved_model
@@ -99,7 +100,7 @@ class Place:
 
     @functools.cached_property
     def served(self):
-        return model_loading.load_export(self.saved_model)
+        return model_loading.served(open_model(self.saved_model, "serve"))
 
     def app(self):
         return server.make_app(self.served, ServerConfig(model_name="small"))

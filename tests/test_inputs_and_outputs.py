@@ -25,6 +25,7 @@ from keras_transformer.pretrained import huggingface_writer
 from keras_transformer.serving import client, ctranslate2_converter
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.translation import exported_model
+from keras_transformer.translation.opened_model import OpenedModel
 
 LINES = ["the fox sleeps well", "der Hund läuft weg", "one two three five"]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -80,9 +81,12 @@ def run(program_of, repository, monkeypatch, tmp_path, capfd):
     Called with the path of the input, None for standard input, and the path of the
     output, None for standard output.
     """
-    monkeypatch.setattr(exported_model, "load", lambda *_: shout)
+
+    def open_export(path, use="translate", sampling=None):
+        return OpenedModel(run_batch=parse if use == "parse" else shout)
+
+    monkeypatch.setattr(exported_model, "open_export", open_export)
     monkeypatch.setattr(exported_model, "check_signature", lambda *_: None)
-    monkeypatch.setattr(exported_model, "load_parser", lambda saved_model: parse)
     monkeypatch.setattr(client, "ask", ask)
     (tmp_path / "reference").write_text(TEXT)
 

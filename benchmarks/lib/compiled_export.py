@@ -27,7 +27,7 @@ def load(
     Returns:
         The batch function for `translate_in_batches`, and the seconds of compiling.
     """
-    loaded = exported_model.load_all(version)
+    loaded = exported_model.open_export(version, "serve")
     description = exported_model.read_description(version)
     numbers = [
         number
@@ -40,16 +40,8 @@ def load(
     seconds = 0.0
     if numbers:
         seconds = compile_all(loaded.signatures[COMPILE], numbers)
-
-    def translate_batch(text):
-        found = loaded.signatures[exported_model.SIGNATURE](text=text)
-        return {
-            "translations": found["translation"][:, tf.newaxis],
-            "scores": found["score"][:, tf.newaxis],
-            "truncated": found["truncated"],
-        }
-
-    return translate_batch, seconds
+    name = exported_model.SIGNATURE
+    return lambda text: loaded.signatures[name](text=text), seconds
 
 
 def compile_all(compile_program: Callable, numbers: Sequence[int]) -> float:

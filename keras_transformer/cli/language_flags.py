@@ -9,6 +9,7 @@ from absl import flags
 from keras_transformer.cli import told_languages
 from keras_transformer.cli.model_flags import MODEL_DIR
 from keras_transformer.language_tokens import Reader
+from keras_transformer.translation.opened_model import ModelFacts
 
 SOURCE_LANGUAGE = flags.DEFINE_string(
     "source_language",
@@ -29,34 +30,27 @@ def given() -> tuple[str | None, str | None]:
     return SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value
 
 
-def reader(saved_model: str | None = None) -> Reader:
-    """Return what reads texts for the model of the flags.
-
-    Args:
-        saved_model: An export, instead of --model_dir.
-    """
-    if saved_model is not None:
-        return told_languages.reader_of_export(saved_model)
-    from keras_transformer.runs.model_dir import ModelDir
-
-    tokenizer = ModelDir(MODEL_DIR.value).load_told_tokenizer(given())
-    return Reader(
-        tokenizer.language_tokens,
-        tokenizer.default_language,
-        "give --target_language",
-    )
+def reader(model: ModelFacts) -> Reader:
+    """Return what reads texts for a model of --model_dir or of --saved_model."""
+    if MODEL_DIR.value is None:
+        return told_languages.reader(model)
+    return told_languages.reader(model, "give --target_language")
 
 
-def check_told(texts: Iterable[str], saved_model: str | None = None) -> None:
-    """Check that texts tell the model their target language.
+def check_told(texts: Iterable[str], model: ModelFacts | None = None) -> None:
+    """Check that texts tell a model their target language.
 
     Args:
         texts: What the model will read, a line each.
-        saved_model: Same as in `reader`.
+        model: The model; None: that of --model_dir, which is not loaded yet.
 
     Raises:
         ValueError: If the model writes several languages and a text tells none.
     """
-    look = reader(saved_model)
+    if model is None:
+        from keras_transformer.runs.model_dir import ModelDir
+
+        model = ModelDir(MODEL_DIR.value).load_told_tokenizer(given())
+    look = reader(model)
     for number, text in enumerate(texts, start=1):
         told_languages.check(look, number, [text])

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
+
+if TYPE_CHECKING:  # imports what loads models
+    from keras_transformer.translation.opened_model import OpenedModel
+    from keras_transformer.translation.sampling import Sampling
 
 MODEL_DIR = flags.DEFINE_string("model_dir", None, "Folder of a trained model.")
 CHECKPOINT = flags.DEFINE_string(
@@ -30,6 +35,48 @@ def weights(saved_model: flags.FlagHolder) -> pathlib.Path:
     model_dir = ModelDir(MODEL_DIR.value)
     model_dir.read_config()  # its error says that there is no model
     return model_dir.choose(CHECKPOINT.value).path
+
+
+def check_one(saved_model: flags.FlagHolder, fixed: Iterable[flags.FlagHolder]) -> None:
+    """Raise ValueError unless the flags name one model and fit it.
+
+    Args:
+        saved_model: Same as in `weights`.
+        fixed: Flags that an export has fixed.
+    """
+    if (MODEL_DIR.value is None) == (saved_model.value is None):
+        raise ValueError("Give one of --model_dir and --saved_model.")
+    for flag in fixed:
+        if saved_model.value is not None and flag.value != flag.default:
+            raise ValueError(
+                f"--{flag.name} is fixed when a model is exported; drop it, or use "
+                "--model_dir."
+            )
+
+
+def open_model(
+    saved_model: flags.FlagHolder,
+    use: str,
+    sampling: Sampling | None = None,
+    **options: Any,
+) -> OpenedModel:
+    """Load the model that the flags name.
+
+    Args:
+        saved_model: Same as in `weights`.
+        use: Same as in `opening.open_model`.
+        sampling: Same as in `opening.open_model`.
+        **options: Those for --model_dir alone.
+    """
+    from keras_transformer import opening
+
+    if saved_model.value is not None:
+        return opening.open_model(saved_model.value, use, sampling=sampling)
+    from keras_transformer.runs.model_dir import ModelDir
+
+    ModelDir(MODEL_DIR.value).read_config()  # its error says that there is no model
+    options = {"checkpoint": CHECKPOINT.value, **options}
+    return opening.open_model(MODEL_DIR.value, use, sampling=sampling, **options)
 
 
 def read_config() -> dict[str, Any]:

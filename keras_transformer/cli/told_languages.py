@@ -6,18 +6,19 @@ import sys
 from collections.abc import Iterable
 
 from keras_transformer.language_tokens import Reader
+from keras_transformer.translation.opened_model import ModelFacts
 
 
-def reader_of_export(path: str) -> Reader:
-    """Return what reads texts for an exported model, EXPORT_DIR/VERSION."""
-    from keras_transformer.translation import exported_model
+def reader(
+    model: ModelFacts, remedy: str = "export it with --target_language"
+) -> Reader:
+    """Return what reads texts for a model.
 
-    description = exported_model.read_description(path)
-    return Reader(
-        exported_model.language_tokens(description),
-        description.get("default_language"),
-        "export it with --target_language",
-    )
+    Args:
+        model: The model.
+        remedy: What to do if a text tells no language; default: that of an export.
+    """
+    return Reader(model.language_tokens, model.default_language, remedy)
 
 
 def check(reader: Reader, number: int, texts: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import multiprocessing
 import os
@@ -18,10 +19,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Self
 
 from keras_transformer.cli import startup
-from keras_transformer.cli.translation_models import TranslationModel
+from keras_transformer.translation.opened_model import OpenedModel
 
 # What loads the model of this process, if it is a worker.
-_load: Callable[[], TranslationModel]
+_load: Callable[[], OpenedModel]
 
 
 class WorkerProcesses:
@@ -40,7 +41,7 @@ class WorkerProcesses:
         model: The model, translating in the processes.
     """
 
-    def __init__(self, load: Callable[[], TranslationModel], num_workers: int):
+    def __init__(self, load: Callable[[], OpenedModel], num_workers: int):
         num_threads = max((os.cpu_count() or 1) // num_workers, 1)
         with _without_hangup():
             self._pool = concurrent.futures.ProcessPoolExecutor(
@@ -59,8 +60,9 @@ class WorkerProcesses:
             self.close()
             raise
         # One batch more than workers, so that none of them waits for the next.
-        self.model = model._replace(
-            translate_batch=self._translate_batch,
+        self.model = dataclasses.replace(
+            model,
+            run_batch=self._run_batch,
             at_once=num_workers + 1,
             first_alone=False,
         )
@@ -75,12 +77,12 @@ class WorkerProcesses:
         """End the processes after the batches that they are at."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _translate_batch(self, text):
+    def _run_batch(self, text):
         import tensorflow as tf
 
         with _naming_killed_processes():
             texts = text.numpy().tolist()
-            answer = self._pool.submit(_translate_batch, texts).result()
+            answer = self._pool.submit(_run_batch, texts).result()
         return {name: tf.constant(value) for name, value in answer.items()}
 
 
@@ -111,7 +113,7 @@ def _naming_killed_processes() -> Iterator[None]:
         ) from error
 
 
-def _start_worker(load: Callable[[], TranslationModel], num_threads: int) -> None:
+def _start_worker(load: Callable[[], OpenedModel], num_threads: int) -> None:
     """Prepare a process of the pool."""
     global _load
     _load = load
@@ -131,19 +133,20 @@ def _end_with_parent() -> None:
 
 
 @functools.cache
-def _model() -> TranslationModel:
+def _model() -> OpenedModel:
     """Return the model of this process."""
     return _load()
 
 
-def _facts() -> TranslationModel:
+def _facts() -> OpenedModel:
     """Load the model; return what another process needs to know of it."""
-    return _model()._replace(translate_batch=None, compiler=None)
+    left = dict.fromkeys(("run_batch", "compiler", "searcher", "owner"))
+    return dataclasses.replace(_model(), **left)
 
 
-def _translate_batch(texts: list[bytes]) -> dict[str, Any]:
+def _run_batch(texts: list[bytes]) -> dict[str, Any]:
     """Translate a batch in this process; return NumPy arrays."""
     import tensorflow as tf
 
-    answer = _model().translate_batch(tf.constant(texts, tf.string))
+    answer = _model().run_batch(text=tf.constant(texts, tf.string))
     return {name: value.numpy() for name, value in answer.items()}

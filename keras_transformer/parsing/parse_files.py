@@ -136,7 +136,7 @@ def with_export(
     become "".
 
     Args:
-        parse_batch: The result of `exported_model.load_parser`.
+        parse_batch: `run_batch` of an export that `open_export` opened to parse.
         batch_size: Sentences parsed at once; None: `PARSING_BATCH_SIZE`.
     """
     return lambda sentences: parse_in_batches(

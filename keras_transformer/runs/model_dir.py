@@ -153,7 +153,10 @@ class ModelDir:
         Raises:
             ValueError: If the model has no such language.
         """
-        tokenizer = self.load_tokenizer()
+        return self._told(self.load_tokenizer(), languages)
+
+    def _told(self, tokenizer, languages):
+        """Return a tokenizer for some languages, as in `load_told_tokenizer`."""
         source, target = languages
         if target is None and tokenizer.language_tokens:
             target = self.read_config().default_language
@@ -227,7 +230,7 @@ class ModelDir:
             )
         return Translator(
             model,
-            self.load_told_tokenizer(languages),
+            self._told(tokenizer, languages),
             settings,
             num_best=num_best,
             shortlist=found,

@@ -3,6 +3,6 @@
 Begin with `server`. `tf_serving_rest`, `libre_translate` and `page_routes` have its
 routes, `http_json` reads and writes their bodies, `protected_requests` reads what
 translations must have and asks the model, `batching_queue` joins the texts of
-concurrent requests, `model_loading` loads what it serves as a `served_model`, and
+concurrent requests, `model_loading` makes a `served_model` of an opened one, and
 `metrics` counts.
 """

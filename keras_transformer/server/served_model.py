@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer import language_tokens
+from keras_transformer.translation.opened_model import ModelFacts
 
 
 class TensorInfo(NamedTuple):
@@ -31,31 +31,12 @@ class Signature(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ServedModel:
-    """A loaded model with its signatures and languages."""
+class ServedModel(ModelFacts):
+    """A loaded model with its signatures."""
 
-    version: int
-    signatures: Mapping[str, Signature]
-    # Codes of the languages of all signatures but `multilingual`; "": unknown.
-    source_language: str = ""
-    target_language: str = ""
-    # Codes that `multilingual` takes.
-    languages: tuple[str, ...] = ()
-    # What a text may begin with to tell its target language, such as ">>de<<".
-    language_tokens: tuple[str, ...] = ()
-    # The language of texts that tell none; None: each must tell it.
-    default_language: str | None = None
-    # Most tokens of a text; longer ones are cut. None: unknown.
-    max_input_length: int | None = None
-    # Names of the placeholders and tags of the vocabulary.
-    placeholders: tuple[str, ...] = ()
+    signatures: Mapping[str, Signature] = dataclasses.field(default_factory=dict)
     # Returns how many programs of the search are compiled.
     num_programs: Callable[[], int] = lambda: 0
-
-    def target_token(self, target: str) -> str:
-        """Return what tells a text its target language; "": nothing does."""
-        token = language_tokens.token_of(target)
-        return token if token in self.language_tokens else ""
 
     def run(self, signature: str, inputs: Mapping[str, Sequence]) -> dict:
         """Run a signature on one batch."""

@@ -90,6 +90,14 @@ class BeamTranslationConfig:
                 # A worker may have another working directory.
                 object.__setattr__(self, name, os.path.abspath(path))
 
+    @property
+    def use(self) -> str:
+        """What the model is opened for."""
+        if self.sampling:
+            return "sample"
+        needs_alignment = self.protection and self.protection.needs_alignment
+        return "align" if needs_alignment else "translate"
+
 
 @dataclasses.dataclass(frozen=True)
 class LineRange:
@@ -148,11 +156,7 @@ def translate(
         OSError: If the folder of the output cannot be written.
         RuntimeError: If the pipeline fails.
     """
-    if config.protection and config.protection.needs_alignment:
-        exported_model.check_aligned(config.saved_model)
-    else:
-        signature = "sample" if config.sampling else exported_model.SIGNATURE
-        exported_model.check_signature(config.saved_model, signature)
+    exported_model.check_use(config.saved_model, config.use)
     index = index_lines(find_files(config.input), config.lines_per_shard, look)
     if not index.num_lines:
         raise ValueError(f"{config.input} is empty: there is nothing to translate.")
@@ -208,9 +212,10 @@ class SavedModelHandler(ModelHandler):
 
     def load_model(self) -> Callable:
         config = self._config
-        if config.protection and config.protection.needs_alignment:
-            return exported_model.load_aligned(config.saved_model)
-        return exported_model.load(config.saved_model, config.sampling)
+        opened = exported_model.open_export(
+            config.saved_model, config.use, config.sampling
+        )
+        return opened.run_batch
 
     def should_skip_batching(self) -> bool:
         # Beam's batching emits the last batch at the end of a bundle, and DaskRunner

@@ -198,11 +198,11 @@ def check_same(
         run, own, other = (
             parse_in_batches,
             searcher.parse_batch,
-            exported_model.load_parser(saved_model),
+            exported_model.open_export(saved_model, "parse").run_batch,
         )
     else:
         run, own = translate_in_batches, searcher.translate_batch
-        other = exported_model.load(saved_model)
+        other = exported_model.open_export(saved_model).run_batch
     answers = []
     # With a shortlist an answer depends on its batch.
     for some, size in ((texts, PARSING_BATCH_SIZE), (texts[-_TEXTS_ALONE:], 1)):
@@ -261,4 +261,6 @@ def translate(
     batch_size: int = TRANSLATION_BATCH_SIZE,
 ) -> list[Translation]:
     """Translate texts with an exported model: `translate_in_batches`."""
-    return translate_in_batches(texts, batch_size, exported_model.load(saved_model))
+    return translate_in_batches(
+        texts, batch_size, exported_model.open_export(saved_model).run_batch
+    )

@@ -2,6 +2,6 @@
 
 `pipeline` protects, asks, restores and joins; `batching` sorts texts into batches of
 similar length, and `word_alignment` tells which word comes from which. `exported_model`
-reads exports: `sampling` draws translations with them instead of searching, and
-`compiling_beside` compiles searches of the `program_sizes` that pay.
+opens exports as an `opened_model`: `sampling` draws translations with them instead of
+searching, and `compiling_beside` compiles searches of the `program_sizes` that pay.
 """

@@ -8,3 +8,7 @@ TRANSLATION_BATCH_SIZE = 384
 # With beam 21 and room for the input + 300 symbols, a sentence takes the memory of
 # about 20 translations.
 PARSING_BATCH_SIZE = 16
+
+# Batches searched at the same time: while one waits for Python, or has a layer too
+# small for all cores, the other uses them.
+BATCHES_AT_ONCE = 2

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from keras_transformer import given_texts
 from keras_transformer.config import check_at_least
+from keras_transformer.translation.batch_sizes import BATCHES_AT_ONCE
 
 Answer = TypeVar("Answer")
 
@@ -27,10 +28,6 @@ class Kept(Protocol):
 
 # Most characters in a padded batch; bounds the cache's memory.
 _MOST_CHARACTERS = 2**16
-
-# Batches searched at the same time: while one waits for Python, or has a layer too
-# small for all cores, the other uses them.
-BATCHES_AT_ONCE = 2
 
 
 def in_batches(

@@ -137,9 +137,8 @@ def compiling(
         return translate_batch
 
     def translate_and_look(text):
-        answer = translate_batch(text)
+        answer = translate_batch(text=text)
         compiler.look()
         return answer
 
-    translate_and_look.compiler = compiler
     return translate_and_look

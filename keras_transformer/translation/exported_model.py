@@ -5,11 +5,12 @@ Imports no layer, no model and no search: an export has them in its graph.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,14 +21,20 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_transformer import atomic_files
 from keras_transformer.language_tokens import token_of
 from keras_transformer.translation.compiling_beside import CompilerBeside, compiling
+from keras_transformer.translation.opened_model import ModelFacts, OpenedModel
 from keras_transformer.translation.program_sizes import COMPILE, STATE, Size
 from keras_transformer.translation.sampling import Sampling, sampler
 
 # Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"
 PARSE_SIGNATURE = "parse"
-# The signature with the alignment of words, and the newer of its outputs.
-_ALIGNED = ("align", ("log_probabilities", "source_words"))
+# The signature of each use, and newer ones of its outputs.
+_SIGNATURES = {
+    "translate": (SIGNATURE, ()),
+    "align": ("align", ("log_probabilities", "source_words")),
+    "sample": ("sample", ()),
+    "parse": (PARSE_SIGNATURE, ()),
+}
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 
@@ -61,22 +68,80 @@ def language_tokens(description: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(description.get("language_tokens", tokens))
 
 
-def load(
-    saved_model: str | os.PathLike, sampling: Sampling | None = None
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Load an exported model; return the batch function for `translate_in_batches`.
+def read_facts(saved_model: str | os.PathLike) -> ModelFacts:
+    """Return what to know of an exported model, from its description.
 
-    Args:
-        saved_model: The folder of a version, local or remote (gs://).
-        sampling: How to draw translations; None: search for the best.
+    Raises:
+        ValueError: If the description is damaged.
+    """
+    description = read_description(saved_model)
+    name = pathlib.Path(saved_model).resolve().name
+    default = description.get("default_language")
+    return ModelFacts(
+        version=int(name) if name.isdecimal() else 1,
+        source_language=description.get("source_language") or "",
+        target_language=default or description.get("target_language") or "",
+        languages=tuple(description.get("languages", ())),
+        language_tokens=language_tokens(description),
+        default_language=default,
+        max_input_length=description.get("decoding", {}).get("max_input_length"),
+        placeholders=tuple(description.get("placeholders", ())),
+    )
+
+
+def open_export(
+    saved_model: str | os.PathLike,
+    use: str = "translate",
+    sampling: Sampling | None = None,
+) -> OpenedModel:
+    """Load an exported model; arguments as in `opening.open_model`.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.
-        ValueError: If it does not translate, or is damaged.
+        ValueError: If it is not for this use, or is damaged.
     """
-    if sampling is not None:
-        return sampler(_signature(saved_model, "sample"), sampling)
-    return _compiling(saved_model, SIGNATURE)
+    name = check_use(saved_model, use)
+    facts = read_facts(saved_model)
+    loaded = _load(saved_model)
+    compiler, run_batch = None, None
+    if use in ("translate", "align", "protect", "serve"):
+        compiler = compiler_of(loaded, saved_model)
+    if use == "sample":
+        run_batch = sampler(functools.partial(_call, loaded, name), sampling)
+    elif use != "serve":
+        run_batch = compiling(lambda text: _call(loaded, name, text=text), compiler)
+    return OpenedModel(
+        **dataclasses.asdict(facts),
+        run_batch=run_batch,
+        signatures=loaded.signatures if use == "serve" else {},
+        compiler=compiler,
+        owner=loaded,
+    )
+
+
+def check_use(saved_model: str | os.PathLike, use: str) -> str | None:
+    """Raise unless an export is for a use; loads no weights.
+
+    Args:
+        saved_model: The folder of a version, local or remote (gs://).
+        use: One of `opened_model.USES`.
+
+    Returns:
+        The name of its signature; None: all are for this use.
+
+    Raises:
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it is not for this use, or is damaged.
+    """
+    if use == "serve":
+        _read_graph(saved_model)
+        return None
+    if use == "protect":
+        has_placeholders = read_facts(saved_model).placeholders
+        use = "translate" if has_placeholders else "align"
+    name, outputs = _SIGNATURES[use]
+    check_signature(saved_model, name, outputs)
+    return name
 
 
 def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside | None:
@@ -96,47 +161,6 @@ def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside |
         [Size(*each) for each in description["programs"]],
         description["step_weights"],
     )
-
-
-def load_aligned(
-    saved_model: str | os.PathLike,
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Load an exported model as in `load`, with the outputs of its signature `align`.
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it has no such signature or an earlier one, or is damaged.
-    """
-    return _compiling(saved_model, *_ALIGNED)
-
-
-def check_aligned(saved_model: str | os.PathLike) -> None:
-    """Raise as `load_aligned` does unless it can load a model; loads no weights."""
-    check_signature(saved_model, *_ALIGNED)
-
-
-def load_parser(
-    saved_model: str | os.PathLike,
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Load a parser as in `load`; return the batch function for `parse_in_batches`."""
-    serve = _signature(saved_model, PARSE_SIGNATURE)
-    return lambda text: serve(text=text)
-
-
-def load_all(saved_model: str | os.PathLike) -> Any:
-    """Load an exported model with all its signatures, in the attribute `signatures`.
-
-    They need the returned object, which owns the weights.
-
-    Args:
-        saved_model: The folder of a version, local or remote (gs://).
-
-    Raises:
-        FileNotFoundError: If there is no SavedModel.
-        ValueError: If it is damaged.
-    """
-    _read_graph(saved_model)
-    return _load(saved_model)
 
 
 def check_signature(
@@ -208,42 +232,6 @@ def _content(path: str) -> bytes | None:
         raise OSError(
             f"Could not read {path}: {atomic_files.reason(error)}."
         ) from error
-
-
-def _translate_batch(serve: Callable) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Give a signature with one translation a text the form of `translate_batch`."""
-
-    def translate_batch(text):
-        result = dict(serve(text=text))
-        translation, score = result.pop("translation"), result.pop("score")
-        return {
-            **result,
-            "translations": translation[:, tf.newaxis],
-            "scores": score[:, tf.newaxis],
-        }
-
-    return translate_batch
-
-
-def _compiling(
-    saved_model: str | os.PathLike, name: str, outputs: Sequence[str] = ()
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Load a signature that translates, and what compiles programs beside its batches.
-
-    Arguments as in `check_signature`.
-    """
-    check_signature(saved_model, name, outputs)
-    loaded = _load(saved_model)
-    translate_batch = _translate_batch(functools.partial(_call, loaded, name))
-    return compiling(translate_batch, compiler_of(loaded, saved_model))
-
-
-def _signature(
-    saved_model: str | os.PathLike, name: str, outputs: Sequence[str] = ()
-) -> Callable:
-    """Load one signature of an exported model; arguments as in `check_signature`."""
-    check_signature(saved_model, name, outputs)
-    return functools.partial(_call, _load(saved_model), name)
 
 
 def _call(loaded: Any, name: str, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:

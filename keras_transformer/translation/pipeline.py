@@ -78,11 +78,13 @@ class Translation(NamedTuple):
         Args:
             source: The text.
             outputs: By name, as `rows_of` returns them: "translation" or
-                "translations", and what there is of "score" or "scores", "truncated"
-                and the outputs of `Translator.align_batch`.
+                "translations", and what there is of "score", "scores" or
+                "log_probability", "truncated" and the outputs of
+                `Translator.align_batch`.
         """
         texts = outputs.get("translations") or [outputs["translation"]]
-        scores = outputs.get("scores") or [outputs.get("score", 0.0)] * len(texts)
+        score = outputs.get("score", outputs.get("log_probability", 0.0))
+        scores = outputs.get("scores") or [score] * len(texts)
         alignment, token_scores = (), ()
         if "attention" in outputs:
             arguments = arguments_of(source, {**outputs, "translation": texts[0]})
@@ -272,7 +274,7 @@ def answering(
 
     def ask(protected):
         sources = [each.text for each in protected]
-        batch = translate_batch(tf.constant(sources, tf.string))
+        batch = translate_batch(text=tf.constant(sources, tf.string))
         rows = rows_of({name: values.numpy() for name, values in batch.items()})
         return [*map(Translation.of, sources, rows)]
 

@@ -18,7 +18,7 @@ class Sampling(NamedTuple):
 
 
 def sampler(
-    sample: Callable[..., dict[str, tf.Tensor]], sampling: Sampling
+    sample: Callable[..., dict[str, tf.Tensor]], sampling: Sampling | None
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Return a batch function for `translate_in_batches` that draws translations.
 
@@ -27,25 +27,21 @@ def sampler(
 
     Args:
         sample: The signature `sample` of an export, or `ServingModule.sample`.
-        sampling: How to draw.
+        sampling: How to draw; None: as `Sampling` does by itself.
     """
+    sampling = sampling or Sampling()
 
     def translate_batch(text):
         def all_rows(value, dtype):
             return tf.fill(tf.shape(text), tf.constant(value, dtype))
 
         keyed = tf.strings.join([str(sampling.seed), text], "\t")
-        result = sample(
+        return sample(
             text=text,
             temperature=all_rows(sampling.temperature, tf.float32),
             top_k=all_rows(sampling.top_k, tf.int32),
             top_p=all_rows(sampling.top_p, tf.float32),
             seed=tf.cast(tf.strings.to_hash_bucket_fast(keyed, 2**31), tf.int32),
         )
-        return {
-            "translations": result["translation"][:, tf.newaxis],
-            "scores": result["log_probability"][:, tf.newaxis],
-            "truncated": result["truncated"],
-        }
 
     return translate_batch

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from keras_transformer.cli.translation_models import TranslationModel
+from keras_transformer.translation.opened_model import OpenedModel
 
 
 def load(limit=20):
@@ -25,4 +25,9 @@ def load(limit=20):
             "truncated": tf.fill([len(texts)], False),
         }
 
-    return TranslationModel(translate_batch, limit, "en", 1)
+    return OpenedModel(
+        run_batch=translate_batch,
+        max_input_length=limit,
+        source_language="en",
+        at_once=1,
+    )

@@ -27,12 +27,16 @@ def workers():
 
 def test_every_process_translates_with_its_share_of_the_cores(workers):
     model, texts = workers.model, [f"text {number}" for number in range(200)]
-    assert (model.limit, model.language, model.at_once) == (20, "en", 3)
+    assert (model.max_input_length, model.source_language, model.at_once) == (
+        20,
+        "en",
+        3,
+    )
     assert not model.first_alone
     told, end = set(), time.monotonic() + PATIENCE_SECONDS
     while len(told) < 2 and time.monotonic() < end:  # one may start before the other
         found = batching.in_batches(
-            texts, 1, pipeline.answering(model.translate_batch), model.at_once
+            texts, 1, pipeline.answering(model.run_batch), model.at_once
         )
         assert [each.text for each in found] == [text.upper() for text in texts]
         told |= {each.nbest[1].text for each in found}
@@ -51,9 +55,7 @@ def test_a_killed_process_is_told():
         WorkerProcesses(shouting_model.load, 1) as workers,
         pytest.raises(ChildProcessError, match="Give fewer --num_workers"),
     ):
-        pipeline.translate_in_batches(
-            ["suicide", "a"], 1, workers.model.translate_batch
-        )
+        pipeline.translate_in_batches(["suicide", "a"], 1, workers.model.run_batch)
 
 
 def test_the_processes_end_with_their_parent():
@@ -64,7 +66,7 @@ def test_the_processes_end_with_their_parent():
         "from tests.cli import shouting_model\n"
         "if __name__ == '__main__':\n"
         "    with WorkerProcesses(shouting_model.load, 1) as workers:\n"
-        "        found = workers.model.translate_batch(tf.constant(['a']))\n"
+        "        found = workers.model.run_batch(tf.constant(['a']))\n"
         "        print(found['translations'].numpy()[0, 1].decode(), flush=True)\n"
         "        input()\n"
     )

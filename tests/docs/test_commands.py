@@ -366,9 +366,11 @@ def test_a_run_gives_a_translator_as_the_guide_says(repository, worked):
     folder, _, _ = worked
     guide = (repository / "docs" / "python.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python notest\n(.*?)```", guide, re.DOTALL)
-    code = f"import keras_transformer as kt\n{block}\nprint(len(fast(['We', 'You'])))"
+    after = "print(len(translator(['We', 'You'])))"
+    code = f"import keras_transformer as kt\n{block}\n{after}"
     (folder.path / "guide.py").write_text(code, encoding="utf-8")
-    assert folder.run("python guide.py").split() == ["2"]
+    _, facts, count = folder.run("python guide.py").splitlines()
+    assert facts.startswith("en ") and count == "2"
 
 
 # The files of corpora that a page shows, in its order.

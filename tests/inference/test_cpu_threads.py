@@ -60,11 +60,11 @@ def test_beside_a_compiler_what_is_set_stays(monkeypatch):
 
 
 def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
-    def load(saved_model):
+    def open_export(*_):
         seen.append(settings())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(exported_model, "load", load)
+    monkeypatch.setattr(exported_model, "open_export", open_export)
     seen, text = [], tmp_path / "text"
     for num_lines in (8, 9):
         text.write_text("a\n" * num_lines)

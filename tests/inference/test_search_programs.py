@@ -15,6 +15,7 @@ from keras_transformer.config import CLOSING_TAG, OPENING_TAG, PLACEHOLDER
 from keras_transformer.inference import generator
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
+from keras_transformer.opening import open_model
 from keras_transformer.server import model_loading
 from keras_transformer.serving import saved_model, warmup
 from keras_transformer.translation import exported_model, program_sizes
@@ -256,13 +257,14 @@ def test_a_program_is_compiled_after_several_batches_without_it():
         programs.num_missed[:2] += 1  # also of one that does not pay here
         return text
 
-    run = compiling(translate_batch, compiler_of(programs))
+    compiler = compiler_of(programs)
+    run = compiling(translate_batch, compiler)
     for _ in range(2):
         assert run("a") == "a"
-        run.compiler.wait()
+        compiler.wait()
     assert not programs.is_compiled.any()
     run("a")
-    run.compiler.wait()
+    compiler.wait()
     assert programs.is_compiled.tolist() == [True, False, False]
 
 
@@ -413,8 +415,8 @@ def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
         signatures=["serving_default"],
         description={"device": "cpu"},
     )
-    translate_batch = exported_model.load(version)
-    compiler = translate_batch.compiler
+    opened = open_model(version)
+    translate_batch, compiler = opened.run_batch, opened.compiler
     for number in range(3):
         assert not compiler.state()[0].any(), number
         expected = translate_batch(tf.constant(TEXTS))
@@ -422,10 +424,10 @@ def test_an_export_compiles_beside_its_batches_and_a_server_before_them(
     found = translate_batch(tf.constant(TEXTS))
     assert compiler.state()[0].tolist() == [True]
     assert compiler.state()[1].tolist() == [3]
-    np.testing.assert_array_equal(found["translations"], expected["translations"])
-    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-4)
+    np.testing.assert_array_equal(found["translation"], expected["translation"])
+    np.testing.assert_allclose(found["score"], expected["score"], atol=1e-4)
 
-    served = model_loading.load_export(version)
+    served = model_loading.served(open_model(version, "serve"))
     assert [*served.signatures] == ["serving_default"]
     deadline = time.monotonic() + 60
     while not served.num_programs() and time.monotonic() < deadline:
@@ -443,7 +445,7 @@ def test_an_export_of_signatures_without_a_search_has_no_programs(tmp_path):
         description={"device": "cpu"},
     )
     assert "programs" not in exported_model.read_description(version)
-    assert [*model_loading.load_export(version).signatures] == ["score"]
+    assert [*model_loading.served(open_model(version, "serve")).signatures] == ["score"]
 
 
 def test_warmup_compiles_the_usual_programs_first():

@@ -1,13 +1,16 @@
 """Back-translation: sources for text in the target language."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.opening import open_model
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
-from keras_transformer.translation import exported_model, sampling
+from keras_transformer.translation import sampling
 from tests.small_models import make_translator
 
 LINES = ["A dog", "", "one two three", "A dog", "two", "one " * 40]
@@ -23,7 +26,11 @@ def back_translate(program_of, translator, monkeypatch, tmp_path):
     """Return what runs the program on lines, in blocks of 32."""
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **__: translator)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
-    monkeypatch.setattr(ModelDir, "read_config", lambda *_: None)
+    config = types.SimpleNamespace(
+        task="translation", source_language="en", target_language="de"
+    )
+    (tmp_path / "config.json").touch()
+    monkeypatch.setattr(ModelDir, "read_config", lambda *_: config)
     monkeypatch.setattr(ModelDir, "load_tokenizer", lambda *_: translator.tokenizer)
 
     def run(lines, **options):
@@ -70,10 +77,10 @@ def test_an_export_draws_the_same(back_translate, translator, tmp_path):
     version = saved_model.export(
         translator, tmp_path / "export", signatures=["sample"], check_texts=()
     )
-    loaded = exported_model.load(version, sampling.Sampling(seed=3))
+    loaded = open_model(version, "sample", sampling=sampling.Sampling(seed=3)).run_batch
     texts = tf.constant(LINES)
     np.testing.assert_array_equal(
-        loaded(texts)["translations"], drawn(texts)["translations"]
+        loaded(texts)["translation"], drawn(texts)["translation"]
     )
 
 

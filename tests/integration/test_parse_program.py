@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from keras_transformer.opening import open_model
 from keras_transformer.parsing import parse_files
 from keras_transformer.parsing.parser import ParseText
 from keras_transformer.runs.model_dir import ModelDir
@@ -143,7 +144,7 @@ def test_bad_lines_are_skipped_counted_and_leave_empty_lines(
 def test_sentences_over_the_limit_of_an_export_are_bad(tmp_path, parser_export):
     path = tmp_path / "text"
     path.write_text(f"the fox\n{LONG}\n")
-    parse = parse_files.with_export(exported_model.load_parser(parser_export))
+    parse = parse_files.with_export(open_model(parser_export, "parse").run_batch)
     output = tmp_path / "trees"
     with pytest.raises(ValueError, match="line 2, is longer than the model reads"):
         parse_files.parse_and_write(parse_files.read_sentences(path), parse, output)

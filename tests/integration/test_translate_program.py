@@ -9,16 +9,18 @@ import pytest
 import tensorflow as tf
 import tqdm
 
-from keras_transformer import presets, text_files
+from keras_transformer import opening, presets, text_files
 from keras_transformer.cli.answers import Answers
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.serving import saved_model as saved_model_lib
-from keras_transformer.translation import exported_model
+from keras_transformer.translation.opened_model import OpenedModel
 from tests.small_models import make_translator
 
 # Of different lengths, so that those of a block are not answered in their order.
 LINES = ["a" * (1 + number * 7 % 23) + str(number) for number in range(300)]
+
+OPEN_MODEL = opening.open_model
 
 
 def shout(text):
@@ -32,14 +34,17 @@ def shout(text):
     }
 
 
+def opens(monkeypatch, run_batch, **facts):
+    """Let the program open a model that answers with a function."""
+    facts = {"max_input_length": 20, **facts}
+    model = OpenedModel(run_batch=run_batch, **facts)
+    monkeypatch.setattr(opening, "open_model", lambda *_, **__: model)
+
+
 @pytest.fixture
 def translate(program_of, monkeypatch, tmp_path):
     """Return what runs the program, in batches of 2 and so in blocks of 64 lines."""
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: shout)
-    described = {"decoding": {"max_input_length": 20}}
-    monkeypatch.setattr(
-        exported_model, "read_description", lambda saved_model: described
-    )
+    opens(monkeypatch, shout)
 
     def run(lines, **given):
         (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
@@ -78,7 +83,7 @@ def test_translations_that_loop_are_counted_unless_their_sources_do(
         looped = tf.strings.join([text, " no no no no"])
         return {**shout(text), "translations": looped[:, tf.newaxis]}
 
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: stutter)
+    opens(monkeypatch, stutter)
     summary = translate(["a b", "ha ha ha ha", "c"])
     assert summary == {"lines": 3, "truncated": 0, "looped": 2}
     assert capfd.readouterr().err == (
@@ -88,18 +93,15 @@ def test_translations_that_loop_are_counted_unless_their_sources_do(
 
 
 def test_compiled_searches_are_counted(translate, monkeypatch, capfd):
-    def compiled(text):
-        return shout(text)
-
-    compiled.compiler = types.SimpleNamespace(num_compiled=lambda: 2)
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: compiled)
+    compiler = types.SimpleNamespace(num_compiled=lambda: 2)
+    opens(monkeypatch, shout, compiler=compiler)
     translate(["a"])
     told = capfd.readouterr().err
     assert told == "Compiled searches, one a size of batches: 2.\n"
 
 
 def test_a_limit_that_is_not_known_is_not_told(translate, monkeypatch, capfd):
-    monkeypatch.setattr(exported_model, "read_description", lambda saved_model: {})
+    opens(monkeypatch, shout, max_input_length=None)
     translate(["a" * 23])
     assert (
         "1 of 1 sources were cut to the model's limit. Divide" in capfd.readouterr().err
@@ -201,7 +203,7 @@ def test_a_run_goes_on_after_the_batches_that_are_done(
 def test_all_of_an_answer_is_kept(translate, small_model, power, tmp_path, options):
     lines = [f"one {number}" for number in range(20)] + ["", "zwei"]
     found = translate_without_rest(
-        translate, power, lines, tmp_path / "out", model_dir="any", **options
+        translate, power, lines, tmp_path / "out", model_dir=tmp_path, **options
     )
     assert found.count(b"\t") == len(lines) * 2 * (2 if "nbest" in options else 1)
 
@@ -299,12 +301,10 @@ def test_the_text_of_a_page_is_translated(translate, tmp_path):
     assert (tmp_path / "out").read_bytes() == expected.encode()
 
 
-@pytest.mark.parametrize("described", [{}, {"decoding": {"max_input_length": 20}}])
-def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, described):
+@pytest.mark.parametrize("limit", [None, 20])
+def test_nothing_of_a_document_is_cut(translate, tmp_path, monkeypatch, limit):
     """The model reads 20 characters; whether that is known or not."""
-    monkeypatch.setattr(
-        exported_model, "read_description", lambda saved_model: described
-    )
+    opens(monkeypatch, shout, max_input_length=limit)
     given = f"{', '.join(LINES)} and, {'x' * 700}. End.\n".encode()
     summary, found = translate_document(translate, tmp_path, given)
     assert found == given.upper()
@@ -337,7 +337,7 @@ def shout_aligned(text):
 
 
 def test_alignments_and_scores_of_tokens_are_columns(translate, monkeypatch, tmp_path):
-    monkeypatch.setattr(exported_model, "load_aligned", lambda path: shout_aligned)
+    opens(monkeypatch, shout_aligned)
     options = {"saved_model": "any", "batch_size": 1}
     translate(["a dog", "", "cat"], alignments=True, token_scores=True, **options)
     assert (tmp_path / "out").read_text().splitlines() == [
@@ -363,7 +363,11 @@ def small_model(monkeypatch, tmp_path):
     """The translator of any model_dir."""
     translator = make_translator(num_best=2)
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
-    config = types.SimpleNamespace(source_language="en")
+    config = types.SimpleNamespace(
+        task="translation", source_language="en", target_language="de"
+    )
+    (tmp_path / "config.json").touch()
+    monkeypatch.setattr(opening, "open_model", OPEN_MODEL)
     monkeypatch.setattr(ModelDir, "read_config", lambda *_: config)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path / "m"))
     monkeypatch.setattr(ModelDir, "load_tokenizer", lambda *_: translator.tokenizer)
@@ -376,11 +380,11 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
 ):
     """With batches of 1 a block has 32 lines."""
     lines = ["one two", "", "zwei"] * 22 + ["eins"]
-    translate(lines, model_dir="any", nbest=2, batch_size=1)
+    translate(lines, model_dir=tmp_path, nbest=2, batch_size=1)
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
     assert [row[0] for row in rows] == [str(n) for n in range(67) for _ in range(2)]
     with pytest.raises(ValueError, match="--nbest with --protect or --glossary needs"):
-        translate(lines, model_dir="any", nbest=2, protect="urls")
+        translate(lines, model_dir=tmp_path, nbest=2, protect="urls")
     alone = [best.text for best in small_model.translate(["eins"])[0].nbest]
     assert [row[2] for row in rows[-2:]] == alone
 
@@ -425,11 +429,7 @@ def keeping(text):
 
 
 def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: keeping)
-    described = {"placeholders": KEPT}
-    monkeypatch.setattr(
-        exported_model, "read_description", lambda saved_model: described
-    )
+    opens(monkeypatch, keeping, max_input_length=None, placeholders=KEPT)
     (tmp_path / "terms").write_text("dog\tPudel\n")
     options = {"saved_model": "any", "protect": "urls", "glossary": tmp_path / "terms"}
     translate(["a dog at http://a.b/c", "", "no"], **options)
@@ -446,10 +446,7 @@ def test_what_is_protected_comes_back(translate, monkeypatch, tmp_path, capfd):
 
 def test_pairs_of_tags_stay_in_their_sentence(translate, monkeypatch, tmp_path):
     """Not the two of the first: they are more than the model has."""
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: keeping)
-    monkeypatch.setattr(
-        exported_model, "read_description", lambda saved_model: {"placeholders": KEPT}
-    )
+    opens(monkeypatch, keeping, max_input_length=None, placeholders=KEPT)
     page = "<p>A <a href='http://a.b'>big</a> dog &amp; <b>this</b>.\n"
     page += "<p>One <i class='http:'>cat</i> &amp; dog."
     (tmp_path / "page").write_text(page)
@@ -480,7 +477,7 @@ def test_without_placeholders_the_alignment_is_used(
             "log_probabilities": tf.zeros([len(text), most]),
         }
 
-    monkeypatch.setattr(exported_model, "load_aligned", lambda saved_model: aligned)
+    opens(monkeypatch, aligned)
     translate(["see www.a.de now"], saved_model="any", protect="urls")
     assert (tmp_path / "out").read_text() == "SEE www.a.de NOW\n"
     assert "The model has no placeholders" in capfd.readouterr().err

@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 from starlette import testclient
 
+from keras_transformer.opening import open_model
 from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.serving.signatures import ServingModule
-from keras_transformer.translation import exported_model
 
 TEXTS = ["A man rides a bicycle.", "Hello!", "Two dogs run."]
 
@@ -135,7 +135,7 @@ def test_nothing_is_invented(translator):
 
 @pytest.fixture(scope="module")
 def client(model_dir):
-    served = model_loading.load_model_dir(model_dir.path)
+    served = model_loading.served(open_model(model_dir.path, "serve"))
     with testclient.TestClient(server.make_app(served, ServerConfig())) as client:
         yield client
 
@@ -190,7 +190,7 @@ def test_an_export_is_told_languages(model_dir, translator, program_of, tmp_path
             problem = "line 2 does not begin with one, such as '>>deu<<': export it"
             with pytest.raises(ValueError, match=problem):
                 translate()
-    loaded = exported_model.load_all(tmp_path / "nld" / "1")
+    loaded = open_model(tmp_path / "nld" / "1", "serve")
     given = FORMS[1][1]
     texts = tf.constant([given.format(token=">>deu<<"), given.format(token="")])
     document = loaded.signatures["document"](text=texts)["translation"].numpy()

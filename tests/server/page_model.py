@@ -29,7 +29,12 @@ def make_page_model(*leave_out, placeholders=()):
         ),
     }
     kept = {name: signatures[name] for name in signatures if name not in leave_out}
-    return ServedModel(1, kept, "en", "de", placeholders=placeholders)
+    return ServedModel(
+        source_language="en",
+        target_language="de",
+        placeholders=placeholders,
+        signatures=kept,
+    )
 
 
 def _words(text):

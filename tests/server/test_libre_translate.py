@@ -11,6 +11,7 @@ from starlette import testclient
 
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.opening import open_model
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
@@ -440,7 +441,7 @@ def test_a_model_with_placeholders_protects_in_all_its_languages():
 
 @pytest.mark.long
 def test_a_real_model_with_placeholders_has_what_is_protected(kept_export):
-    model = model_loading.load_export(kept_export)
+    model = model_loading.served(open_model(kept_export, "serve"))
     assert model.placeholders == PLACEHOLDERS
     text = "one dog\nA dog at http://a.b/c runs <b>two</b> 5!"
     given = {"protect": ["urls", "tags"], "glossary": TERMS, "alternatives": 3}

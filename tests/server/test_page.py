@@ -14,6 +14,7 @@ from starlette import testclient
 
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.opening import open_model
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
@@ -473,7 +474,9 @@ def test_protection_is_remembered(browser):
 @pytest.mark.long
 def test_words_of_a_real_model_come_from_what_is_protected(kept_export):
     """Every word has weights, and each span is a word or within one."""
-    app = server.make_app(model_loading.load_export(kept_export), CONFIG)
+    app = server.make_app(
+        model_loading.served(open_model(kept_export, "serve")), CONFIG
+    )
     body = {
         "text": "one dog at http://a.b/c runs! A dog.",
         "protect": ["urls"],

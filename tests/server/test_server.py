@@ -17,6 +17,7 @@ import requests
 from starlette import testclient
 
 import keras_transformer.server
+from keras_transformer import opening
 from keras_transformer.documents.protection import Protection
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
@@ -272,7 +273,8 @@ def test_the_program_refuses_wrong_flags(program_of, given, message):
 
 def test_the_program_prints_and_returns_its_address(program_of, monkeypatch, capsys):
     served = FakeModel().served()
-    monkeypatch.setattr(model_loading, "load_export", lambda path, size: served)
+    monkeypatch.setattr(opening, "open_model", lambda *_, **__: None)
+    monkeypatch.setattr(model_loading, "served", lambda model, size: served)
     monkeypatch.setattr(server, "serve", lambda app, listener, config: None)
     summary = program_of("export/serve.py")(saved_model="b", port=0, model_name="mine")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", summary["address"])
@@ -286,7 +288,8 @@ def test_the_program_protects_what_its_flags_say(
 ):
     (tmp_path / "terms").write_text("dog\tKöter\n")
     served = make_page_model()
-    monkeypatch.setattr(model_loading, "load_export", lambda path, size: served)
+    monkeypatch.setattr(opening, "open_model", lambda *_, **__: None)
+    monkeypatch.setattr(model_loading, "served", lambda model, size: served)
     answers = []
 
     def serve(app, listener, config):

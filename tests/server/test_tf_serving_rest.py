@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from starlette import testclient
 
+from keras_transformer.opening import open_model
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server import model_loading, server, tf_serving_rest
 from keras_transformer.server.server_config import ServerConfig
@@ -263,7 +264,7 @@ def test_another_model_or_version_is_not_found(client, address, asked):
 def exported(small_export):
     """The signatures of a small model, the model as served, and a client of it."""
     loaded = tf.saved_model.load(str(small_export))
-    model = model_loading.load_export(small_export)
+    model = model_loading.served(open_model(small_export, "serve"))
     app = server.make_app(model, ServerConfig(batch_timeout_ms=0))
     with testclient.TestClient(app) as client:
         yield loaded.signatures, model, client
@@ -320,7 +321,7 @@ def test_a_trained_model_is_served_as_its_export_is(
     """With the same signatures, inputs, outputs and answers."""
     translator = make_translator()
     monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
-    model = model_loading.load_model_dir(translator_dir)
+    model = model_loading.served(open_model(translator_dir, "serve"))
     assert model.target_language == "trees"
     _, expected, client = exported
     assert model.signatures.keys() == expected.signatures.keys()
@@ -336,15 +337,15 @@ def test_a_trained_model_is_served_as_its_export_is(
 @pytest.mark.long
 def test_a_parser_has_no_languages(parser_dir):
     with pytest.raises(ValueError, match="are for translation models, but .* a parser"):
-        model_loading.load_model_dir(parser_dir, None, (None, "de"))
+        open_model(parser_dir, "serve", languages=(None, "de"))
 
 
 @pytest.mark.long
 def test_a_parser_is_served(parser_dir, small_parser_export):
     """From its training folder and as an export, without LibreTranslate's API."""
     for model in (
-        model_loading.load_model_dir(parser_dir),
-        model_loading.load_export(small_parser_export),
+        model_loading.served(open_model(parser_dir, "serve")),
+        model_loading.served(open_model(small_parser_export, "serve")),
     ):
         with testclient.TestClient(server.make_app(model, ServerConfig())) as client:
             body = {"signature_name": "parse", "instances": ["one two"]}

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from keras_transformer import atomic_files
 from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.opening import open_model
 from keras_transformer.serving import bulk_translation
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.translation import exported_model
@@ -521,7 +522,7 @@ def test_the_program_protects_in_its_workers(kept_export, tmp_path):
     placeholders = exported_model.read_description(kept_export)["placeholders"]
     protection = Protection(["urls"], TERMS, placeholders)
     expected = translate_in_batches(
-        KEPT_LINES, 3, exported_model.load(kept_export), Options(protection)
+        KEPT_LINES, 3, open_model(kept_export).run_batch, Options(protection)
     )
     assert joined(tmp_path) == texts_of(expected)
     assert "".join(joined(tmp_path)).count("Pudel") == 2
@@ -541,7 +542,7 @@ def test_without_placeholders_shards_have_what_the_alignment_says(
     expected = translate_in_batches(
         KEPT_LINES,
         3,
-        exported_model.load_aligned(small_export),
+        open_model(small_export, "align").run_batch,
         Options(protection),
     )
     assert joined(tmp_path) == texts_of(expected)

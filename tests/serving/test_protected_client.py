@@ -7,8 +7,8 @@ import pytest
 
 from keras_transformer.config import PairEncoding
 from keras_transformer.documents.protection import Protection, Term
+from keras_transformer.opening import open_model
 from keras_transformer.serving import client, protected_client, saved_model
-from keras_transformer.translation import exported_model
 from keras_transformer.translation.pipeline import Options, translate_in_batches
 from tests.export.small_server import MODEL_NAME, BatchingModel, serve
 from tests.small_models import LINES, make_translator
@@ -56,8 +56,8 @@ def test_translations_are_those_of_the_export(
     """With placeholders and, by the alignment of words, without."""
     kept = PROTECTION.with_placeholders(PairEncoding(placeholders=8).symbols)
     for addresses, protection, translate_batch in (
-        (with_placeholders, kept, exported_model.load(kept_export)),
-        (without_placeholders, PROTECTION, exported_model.load_aligned(small_export)),
+        (with_placeholders, kept, open_model(kept_export).run_batch),
+        (without_placeholders, PROTECTION, open_model(small_export, "align").run_batch),
     ):
         expected = translate_in_batches(TEXTS, 4, translate_batch, Options(protection))
         answers = ask(addresses, protection)

@@ -11,10 +11,12 @@ import tensorflow as tf
 from keras_transformer.inference import packed_kernels
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model as saved_model_lib
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.translation import exported_model
+from keras_transformer.translation.opened_model import OpenedModel
 from keras_transformer.translation.pipeline import translate_in_batches
 from robustness import hostile
 from tests.small_models import (
@@ -310,7 +312,7 @@ def test_documents_keep_their_layout_and_lose_nothing(module, signatures):
 
 def test_an_export_without_the_scores_of_tokens_is_named(plain_export):
     with pytest.raises(ValueError, match="must have the signature 'align'"):
-        exported_model.load_aligned(plain_export)
+        open_model(plain_export, "align")
     with pytest.raises(ValueError, match="has no more, as an earlier .* Export the"):
         exported_model.check_signature(
             plain_export, "serving_default", ["score", "more"]
@@ -351,7 +353,7 @@ def test_an_export_without_its_weights_is_named(plain_export, tmp_path, name, da
         path.write_bytes(content)
     message = r"^The model in .*/1 cannot be loaded, perhaps because a file is missing"
     with pytest.raises(ValueError, match=message) as found:
-        exported_model.load(tmp_path / "1")
+        open_model(tmp_path / "1")
     assert "\n" not in str(found.value)
     assert str(found.value).endswith("again, or export the model again.")
 
@@ -407,7 +409,8 @@ def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
             "scores": result["scores"] * tf.where(is_wrong, 1 + worse, 1.0),
         }
 
-    monkeypatch.setattr(exported_model, "load", lambda saved_model: answer)
+    opened = OpenedModel(run_batch=lambda text: answer(text))
+    monkeypatch.setattr(exported_model, "open_export", lambda saved_model: opened)
     if is_rejected:
         message = "1 of 16 texts differently.*became 'wrong'"
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,88 @@
+"""One way to a run, an export and a parser."""
+
+import functools
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.opening import open_model
+from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.runs.run_config import RunConfig
+from tests.small_models import LINES, make_translator
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a trained model."""
+    made = make_translator()
+    folder = ModelDir(tmp_path_factory.mktemp("run"))
+    config = RunConfig(
+        "tiny",
+        made.model.config,
+        kt.TrainingConfig(),
+        made.decoding,
+        "en",
+        "de",
+        made.tokenizer.fingerprint,
+    )
+    folder.write(made.model, made.tokenizer, config)
+    return folder.path
+
+
+@functools.cache
+def opened(path, use="translate"):
+    return kt.open_model(path, use)
+
+
+@pytest.mark.long
+def test_a_run_and_its_export_translate_alike(run, small_export):
+    of_run, of_export = opened(run), opened(small_export)
+    expected = make_translator().translate(LINES)
+    assert [each.text for each in of_run.translate(LINES)] == [
+        each.text for each in expected
+    ]
+    assert [each.text for each in of_export.translate(LINES)] == [
+        each.text for each in expected
+    ]
+    assert of_run.searcher.tokenizer is not None and of_export.searcher is None
+    assert (of_run.source_language, of_run.target_language) == ("en", "de")
+    assert of_run.max_input_length == 23
+
+
+@pytest.mark.long
+def test_options_are_for_runs(run, small_export):
+    searcher = open_model(run, None, beam_size=1).searcher
+    assert searcher.decoding.beam_size == 1
+    message = "is no run: an export has fixed its options. Received: "
+    with pytest.raises(ValueError, match=f"{message}beam_size, checkpoint"):
+        open_model(small_export, beam_size=1, checkpoint="best", precision=None)
+    with pytest.raises(ValueError, match=f"{message}use=None"):
+        open_model(small_export, None)
+
+
+@pytest.mark.long
+def test_alignments_come_where_they_are_asked(run, small_export):
+    for path in (run, small_export):
+        aligned, plain = (
+            opened(path, use).translate(["A dog runs!"])[0]
+            for use in ("align", "translate")
+        )
+        assert aligned.text == plain.text
+        assert aligned.token_scores and not plain.token_scores
+
+
+@pytest.mark.long
+def test_a_model_that_cannot_do_it_is_named(run, small_parser_export):
+    with pytest.raises(ValueError, match="is a translation model: use bin/translate"):
+        open_model(run, "parse")
+    with pytest.raises(ValueError, match="must have the signature 'serving_default'"):
+        open_model(small_parser_export)
+    (tree,) = open_model(small_parser_export, "parse").run_batch(["one"])["tree"]
+    assert tree.numpy().decode().startswith("(")
+
+
+def test_an_unknown_use_and_an_empty_folder_are_named(tmp_path):
+    with pytest.raises(ValueError, match="`use` must be one of"):
+        open_model(tmp_path, "sing")
+    with pytest.raises(FileNotFoundError, match=r"No saved_model.pb in .*VERSION"):
+        open_model(tmp_path)
