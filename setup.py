@@ -22,6 +22,8 @@ INSTALL_REQUIRES = [
     "sentencepiece>=0.2.1,<0.3",
     "sacrebleu>=2.6,<3",
     "sacremoses>=0.2,<0.3",
+    # Scripts and word boundaries of Unicode.
+    "regex>=2024.11",
     # Files of published models.
     "pyyaml>=6,<7",
     "safetensors>=0.5,<1",

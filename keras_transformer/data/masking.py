@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import collections
-import re
-from typing import Protocol
+from collections.abc import Collection
 
 import numpy as np
 
+from keras_transformer import spans as spans_lib
 from keras_transformer.config import PLACEHOLDER, PairEncoding
-
-# A word or an address without the punctuation around it; not the name of a tag.
-_SPAN = re.compile(r"(?<![\w<])(?<!</)[^\W_](?:[^\s()<>\[\]{}]*[^\W_])?/?")
-
-
-class Glossary(Protocol):
-    """Finds the terms of a glossary, as `documents.protection.Glossary` does."""
-
-    # Regular expressions of the terms, and of their translations.
-    pattern: str
-    translation_pattern: str
-
-    def translation(self, found: str) -> str | None:
-        """Return what the translation has for a match; None: it is no term."""
+from keras_transformer.spans import Glossary
 
 
 class PairMasking:
@@ -43,16 +30,16 @@ class PairMasking:
             PLACEHOLDER.format(1 + n) for n in range(encoding.placeholders)
         ]
         self._tags = encoding.tags
-        self._glossary = glossary
-        terms = ("(?!)",) * 2  # matches nothing
-        if glossary is not None:
-            terms = glossary.pattern, glossary.translation_pattern
-        patterns = [re.compile(f"(?P<term>{each})|{_SPAN.pattern}") for each in terms]
-        # For each side, how to find what may be a span, and what it is in the target.
-        self._sides = tuple(zip(patterns, (self._in_source, _in_target), strict=True))
+        glossary = glossary or Glossary()
+        # Of each side.
+        self._glossaries = glossary, glossary.of_translations()
 
     def mask(
-        self, source: str, target: str, random: np.random.Generator
+        self,
+        source: str,
+        target: str,
+        random: np.random.Generator,
+        markers: Collection[str] = (),
     ) -> tuple[str, str]:
         """Put placeholders in the place of spans, and tags around spans.
 
@@ -60,46 +47,36 @@ class PairMasking:
             source: The source.
             target: The target.
             random: Draws the spans, their placeholders and their tags.
+            markers: The languages and tags of the vocabulary, which stay before texts.
 
         Returns:
             Both texts.
         """
-        sides = list(zip(self._sides, (source, target), strict=True))
+        texts = source, target
+        sides = [
+            [span for span in found if span.kind != "tags"]
+            for found in (
+                spans_lib.find(text, spans_lib.KINDS, glossary, markers)
+                for text, glossary in zip(texts, self._glossaries, strict=True)
+            )
+        ]
         found, in_target = (
-            collections.Counter(map(span_of, pattern.finditer(text)))
-            for (pattern, span_of), text in sides
+            collections.Counter(span.wanted for span in side) for side in sides
         )
-        spans = [span for span in found if span and found[span] == in_target[span] == 1]
+        common = [each for each in found if found[each] == in_target[each] == 1]
 
         def drawn(symbols):
             """Give some of the spans one of the symbols each."""
-            some = [span for span in spans if random.random() < self._rate]
+            some = [each for each in common if random.random() < self._rate]
             return dict(zip(some, random.permutation(symbols).tolist(), strict=False))
 
         placeholders, tags = drawn(self._symbols), drawn(self._tags)
 
-        def put(text, span):
-            opening, closing = tags.get(span, ("", ""))
-            return f"{opening}{placeholders.get(span, text)}{closing}"
+        def replacement(span):
+            opening, closing = tags.get(span.wanted, ("", ""))
+            return f"{opening}{placeholders.get(span.wanted, span.original)}{closing}"
 
         return tuple(
-            pattern.sub(lambda match, of=span_of: put(match[0], of(match)), text)
-            for (pattern, span_of), text in sides
+            spans_lib.put(text, side, map(replacement, side))
+            for text, side in zip(texts, sides, strict=True)
         )
-
-    def _in_source(self, match: re.Match) -> str:
-        """Return what the target has for a match in the source; "": it is no span."""
-        if match["term"] is not None:
-            return self._glossary.translation(match[0]) or ""
-        return match[0] if _may_stay(match[0]) else ""
-
-
-def _in_target(match: re.Match) -> str:
-    """Return a match in the target; "": it is no span."""
-    is_span = match["term"] is not None or _may_stay(match[0])
-    return match[0] if is_span else ""
-
-
-def _may_stay(span: str) -> bool:
-    """Return whether a span is more than a word of the language in small letters."""
-    return span != span.lower() or not span.isalpha()

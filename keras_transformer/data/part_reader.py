@@ -22,6 +22,7 @@ from keras_transformer.data import (
     unknown_tokens,
 )
 from keras_transformer.data.sources import ParallelSource
+from keras_transformer.spans import Glossary
 from keras_transformer.words import num_blank_words, words_of_text
 
 # A sentence with more characters than this per token of `max_length` is dropped without
@@ -81,7 +82,7 @@ class Part:
     filters: config.PairFilters
     name: str | None = None
     prefix: str = ""
-    glossary: masking.Glossary | None = None
+    glossary: Glossary | None = None
 
 
 class PartReader:
@@ -299,17 +300,17 @@ class PartReader:
             return
         most = self._filters.max_length
         for _ in range(self._encoding.subword_encodings):
-            masked = self._masked(texts)
+            masked = self._masked(texts, tokenizer.markers)
             drawn = self._drawn(tokenizer, masked)
             fits = [max(map(len, pair)) < most for pair in zip(*drawn, strict=True)]
             yield _where(fits, masked, texts), _where(fits, drawn, tokens)
 
-    def _masked(self, texts):
+    def _masked(self, texts, markers):
         """Return both sides of some pairs with placeholders."""
         if self._masking is None:
             return texts
         pairs = zip(*texts, strict=True)
-        masked = [self._masking.mask(*pair, self._random) for pair in pairs]
+        masked = [self._masking.mask(*pair, self._random, markers) for pair in pairs]
         return [[pair[side] for pair in masked] for side in range(len(texts))]
 
     def _drawn(self, tokenizer, texts):

@@ -75,7 +75,7 @@ def prepare(
         seed: Seed of that sample, at least 0.
         overwrite: Whether to replace a corpus that is already in `data_dir`.
         **options: Fields of `config.PairFilters`, such as `max_length`, and of
-            `config.PairEncoding`; `glossary`, a `masking.Glossary` of terms that
+            `config.PairEncoding`; `glossary`, a `spans.Glossary` of terms that
             placeholders stand for; and `prefix`, what is put before each source, such
             as ">>de<<".
 

@@ -7,97 +7,28 @@ span went, which is a guess.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-from keras_transformer import language_tokens, text_files
+from keras_transformer import spans as spans_lib
+from keras_transformer import text_files
 from keras_transformer.config import (
     CLOSING_TAG,
     OPENING_TAG,
     PLACEHOLDER,
     check_choice,
 )
+from keras_transformer.spans import TAG, Glossary, Span, Term
 from keras_transformer.words import words_of_text
 
-# After "www." or the like; with brackets in pairs, without punctuation at its end.
-_ADDRESS = r"(?:\([^\s<>\"()]*\)|[^\s<>\"()])*(?:\([^\s<>\"()]*\)|[^\s<>\".,;:!?'()\]])"
-# What may be protected, by the name of its kind; the first that matches counts.
-_PATTERNS = {
-    "tags": r"</?[A-Za-z][^<>\s]*(?:\s[^<>]*)?>",
-    "urls": rf"(?i:https?|ftp)://{_ADDRESS}|(?<!\w)(?i:www\.){_ADDRESS}"
-    # The lookbehind also saves time in long runs of letters.
-    r"|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    "terms": "",
-    "numbers": r"(?<![\w.,])[-+]?\d+(?:[.,:/\u2013-]\d+)*%?(?!\w)",
-}
-KINDS = tuple(kind for kind, pattern in _PATTERNS.items() if pattern)
-TAG = re.compile(_PATTERNS["tags"])
+# What may be protected besides terms.
+KINDS = ("tags", "urls", "numbers")
 TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
 CASES = ("any", "exact")
-
-
-class Term(NamedTuple):
-    """An entry of a glossary."""
-
-    source: str
-    # None: the term stays as the text has it.
-    target: str | None
-    is_exact: bool = False
-
-
-class Glossary:
-    """Finds terms in texts; the longest that matches counts, whole words only.
-
-    Args:
-        terms: The entries.
-    """
-
-    def __init__(self, terms: Sequence[Term] = ()):
-        self._exact = {term.source: term for term in terms if term.is_exact}
-        self._any_case = {
-            term.source.casefold(): term for term in terms if not term.is_exact
-        }
-        each = [
-            _with_any_spaces(term.source)
-            if term.is_exact
-            else f"(?i:{_with_any_spaces(term.source)})"
-            for term in sorted(terms, key=lambda term: -len(term.source))
-        ]
-        # A regular expression of all terms.
-        self.pattern = _whole_words(each)
-        # The same of the translations, whose letters count.
-        translations = {term.target or term.source for term in terms}
-        self.translation_pattern = _whole_words(
-            map(re.escape, sorted(translations, key=len, reverse=True))
-        )
-
-    def translation(self, found: str) -> str | None:
-        """Return what the translation of a text must have for a match in it.
-
-        None: it is no term. For a regular expression "\u0130" is an "i" in any case.
-        """
-        term = " ".join(found.split())
-        entry = self._exact.get(term) or self._any_case.get(term.casefold())
-        return None if entry is None else entry.target or found
-
-
-@dataclasses.dataclass(frozen=True)
-class Span:
-    """A protected part of a text."""
-
-    # Where it is in the text.
-    start: int
-    end: int
-    # What the text has there.
-    original: str
-    # What the translation must have.
-    wanted: str
-    # The placeholder that stands for it, "" if there is none left.
-    symbol: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +71,13 @@ class ProtectedText:
         symbols = self._in_translation(translation)
         if symbols:
             return [_replace(symbols, word) for word in words]
+        present = collections.Counter(span.wanted for span in self._wanted(translation))
+        replaced: set[int] = set()
         for span in self.spans:
-            if span.wanted not in translation:
-                self._put(span, words, alignment)
+            if present[span.wanted]:
+                present[span.wanted] -= 1
+            else:
+                self._put(span, words, alignment, replaced)
         return words
 
     def source_words(self) -> list[str]:
@@ -155,19 +90,17 @@ class ProtectedText:
         symbols: dict[str, list[str]] = {}
         for symbol, wanted in self._symbols("wanted").items():
             symbols.setdefault(wanted, []).append(symbol)
-        # Whole words; a tag may be within one.
-        each = [
-            rf"(?<!\w){re.escape(wanted)}(?!\w)"
-            if wanted[-1] != ">"
-            else re.escape(wanted)
-            for wanted in sorted(symbols, key=len, reverse=True)
-        ]
+        found = self._wanted(prefix)
+        texts = (
+            left.pop(0) if (left := symbols.get(span.original)) else span.original
+            for span in found
+        )
+        return spans_lib.put(prefix, found, texts)
 
-        def symbol(match):
-            left = symbols[match[0]]
-            return left.pop(0) if left else match[0]
-
-        return re.sub("|".join(each), symbol, prefix) if each else prefix
+    def _wanted(self, translation: str) -> list[Span]:
+        """Return the spans of a translation, also what it must have for terms."""
+        terms = (Term(span.wanted, None, is_exact=True) for span in self.spans)
+        return spans_lib.find(translation, KINDS, Glossary(terms))
 
     def _in_translation(self, translation: str) -> dict[str, str]:
         """Return what replaces the placeholders of a translation.
@@ -191,18 +124,31 @@ class ProtectedText:
         return {span.symbol: getattr(span, value) for span in self.spans if span.symbol}
 
     def _put(
-        self, span: Span, words: list[str], alignment: Sequence[tuple[int, int]]
+        self,
+        span: Span,
+        words: list[str],
+        alignment: Sequence[tuple[int, int]],
+        replaced: set[int],
     ) -> None:
-        """Replace the words of the translation that come from a span, if there are."""
+        """Replace the words of the translation that come from a span, if there are.
+
+        Words that an earlier span replaced stay, and the span comes after them.
+        """
         # A span may begin within a word, as after a bracket.
         first = len(words_of_text(self.original[: span.start + 1])) - 1
         last = len(words_of_text(self.original[: span.end])) - 1
         own = sorted({word for source, word in alignment if first <= source <= last})
-        if own:
-            after = re.search(r"[^\w>%/]*$", words[own[-1]])[0]
-            words[own[0]] = span.wanted + after
-            for word in own[1:]:
+        if not own:
+            return
+        free = [word for word in own if word not in replaced]
+        if free:
+            after = re.search(r"[^\w>%/]*$", words[free[-1]])[0]
+            words[free[0]] = span.wanted + after
+            for word in free[1:]:
                 words[word] = ""
+        else:
+            words[own[-1]] = f"{words[own[-1]]} {span.wanted}".lstrip()
+        replaced.update(own)
 
 
 class Protection:
@@ -213,7 +159,8 @@ class Protection:
         terms: The entries of a glossary; the longest that matches counts.
         placeholders: Names of the placeholders and tags of the model's vocabulary;
             empty: it has none.
-        tokens: The model's language tokens, of which nothing is protected.
+        tokens: The model's language tokens and markers of corpora, of which nothing is
+            protected.
 
     Raises:
         ValueError: If a kind is unknown.
@@ -233,16 +180,6 @@ class Protection:
         self.placeholders = frozenset(placeholders)
         self.tokens = tuple(tokens)
         self._glossary = Glossary(terms)
-        patterns = {kind: _PATTERNS[kind] for kind in kinds}
-        patterns["terms"] = self._glossary.pattern
-        # In the order of `_PATTERNS`.
-        self._pattern = re.compile(
-            "|".join(
-                f"(?P<{kind}>{patterns[kind]})"
-                for kind in _PATTERNS
-                if kind in patterns
-            )
-        )
 
     @property
     def is_empty(self) -> bool:
@@ -271,48 +208,32 @@ class Protection:
         """Find the spans of a text, and put placeholders in their place."""
         if self.is_empty:
             return ProtectedText(text, text, ())
-        _, rest = language_tokens.divide(text, self.tokens)
-        wanted = {
-            match: text_of_span
-            for match in self._pattern.finditer(text, len(text) - len(rest))
-            if (text_of_span := self._wanted(match)) is not None
-        }
-        found = list(wanted)
-        symbols = self._symbols(text, found) if self.placeholders else [""] * len(found)
-        spans = tuple(
-            Span(*match.span(), match[0], wanted[match], symbol)
-            for match, symbol in zip(found, symbols, strict=True)
-        )
-        parts, done = [], 0
-        for span in spans:
-            if span.symbol:
-                parts += [text[done : span.start], span.symbol]
-                done = span.end
-        return ProtectedText("".join(parts) + text[done:], text, spans)
+        spans = spans_lib.find(text, self.kinds, self._glossary, self.tokens)
+        if self.placeholders:
+            symbols = self._symbols(text, spans)
+            spans = [
+                span._replace(symbol=symbol)
+                for span, symbol in zip(spans, symbols, strict=True)
+            ]
+        texts = (span.symbol or span.original for span in spans)
+        return ProtectedText(spans_lib.put(text, spans, texts), text, tuple(spans))
 
-    def _wanted(self, match: re.Match) -> str | None:
-        """Return what the translation must have for a match; None: it is no span."""
-        is_term = match.lastgroup == "terms"
-        return self._glossary.translation(match[0]) if is_term else match[0]
-
-    def _symbols(self, text: str, found: Sequence[re.Match]) -> list[str]:
+    def _symbols(self, text: str, spans: Sequence[Span]) -> list[str]:
         """Return a placeholder for each span, "" where there is none left."""
         singles = (symbol for (symbol,) in self._free(text, PLACEHOLDER))
         pairs = self._free(text, OPENING_TAG, CLOSING_TAG)
         partners = dict(
-            tag_pairs(
-                [match[0] if match.lastgroup == "tags" else "" for match in found]
-            )
+            tag_pairs([span.original if span.kind == "tags" else "" for span in spans])
         )
         symbols = {}
-        for number in range(len(found)):
+        for number in range(len(spans)):
             if number in symbols:
                 continue
             if number in partners and (pair := next(pairs, None)):
                 symbols[number], symbols[partners[number]] = pair
             else:
                 symbols[number] = next(singles, "")
-        return [symbols[number] for number in range(len(found))]
+        return [symbols[number] for number in range(len(spans))]
 
     def _free(self, text: str, *forms: str) -> Iterator[tuple[str, ...]]:
         """Yield placeholders of these forms, by number, that are not in a text."""
@@ -359,7 +280,7 @@ def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
                 f"{name} line {number} must have a source term, its translation, and "
                 f"perhaps any or exact, separated by tabs. Received: {line[:100]!r}."
             )
-        key = (source if is_exact else source.casefold(), is_exact)
+        key = (source if is_exact else spans_lib.folded(source), is_exact)
         if key in terms:
             raise ValueError(
                 f"{name} line {number} has the term {source[:100]!r} for the second "
@@ -369,23 +290,12 @@ def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
     return list(terms.values())
 
 
-def _whole_words(patterns: Iterable[str]) -> str:
-    """Return a regular expression of alternatives; "(?!)" matches nothing."""
-    joined = "|".join(patterns)
-    return rf"(?<!\w)(?:{joined})(?!\w)" if joined else "(?!)"
-
-
 def _replace(symbols: dict[str, str], text: str) -> str:
     """Replace placeholders."""
     if not symbols:
         return text
     pattern = "|".join(map(re.escape, symbols))
     return re.sub(pattern, lambda match: symbols[match[0]], text)
-
-
-def _with_any_spaces(term: str) -> str:
-    """Return a regular expression of a term, with any spaces between its words."""
-    return r"\s+".join(map(re.escape, term.split()))
 
 
 def tag_pairs(tags: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -115,3 +115,41 @@ def test_a_tag_leaves_the_words_of_both_texts_as_they_are():
     masking_of_pairs = masking.PairMasking(encoding, glossary)
     found = {masking_of_pairs.mask("a dog", "ein Hund", draw(n)) for n in range(200)}
     assert ("a <pc1>dog</pc1>", "ein <pc1>Hund</pc1>") in found
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "masked"),
+    [
+        ("我有3只狗，用GPT。", "I have 3 dogs.", "我有_只狗，用GPT。"),
+        ("1 250 000 people", "1 250 000 Leute", "_ people"),
+        ("+49 30 1234567 or 5km", "5km, +49 30 1234567", "_ or _"),
+        # A word with combining marks is in small letters.
+        ("हिन्दी है", "हिन्दी छ", "हिन्दी है"),
+    ],
+)
+def test_spans_are_those_that_are_protected(source, target, masked):
+    """Before, nothing was found in Chinese, and a number was three spans."""
+    found, _ = masking.PairMasking(ALWAYS).mask(source, target, draw())
+    found = re.sub("</?pc[0-9]>", "", found)
+    assert re.sub("<ph[0-9]>", "_", found) == masked
+
+
+def test_terms_of_scripts_without_spaces_become_placeholders():
+    glossary = Glossary([Term("狗", "dog"), Term("कम", "less")])
+    mask = masking.PairMasking(ALWAYS, glossary).mask
+    for pair, count in (
+        (("我的狗很老", "my dog is old"), 1),
+        (("कमी है", "less"), 0),
+    ):
+        assert [text.count("<ph") for text in mask(*pair, draw())] == [count, count]
+
+
+def test_markers_before_texts_stay():
+    """Before, terms and names in `>>DE<<` and `<News>` became placeholders."""
+    glossary = Glossary([Term("de", "de"), Term("news", "news")])
+    mask = masking.PairMasking(ALWAYS, glossary).mask
+    markers = (">>de<<", "<news>", ">>DE<<")
+    for prefix in (">>de<< <news> ", ">>DE<< "):
+        source, target = mask(f"{prefix}A 5", "de news DE A 5", draw(), markers)
+        assert source.startswith(prefix)
+        assert source.count("<ph") == target.count("<ph") == 2

@@ -15,6 +15,7 @@ class WordTokenizer:
     fingerprint = "f00d"
     pad_id, unk_id = config.PAD_ID, config.UNK_ID
     target_unk_id = unk_id
+    markers = ()
     bos_id, eos_id = config.BOS_ID, config.EOS_ID
 
     def __init__(self, texts, vocab_size=None):

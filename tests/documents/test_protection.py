@@ -1,5 +1,7 @@
 """What a translation must have, by placeholders and by the alignment of words."""
 
+import tracemalloc
+
 import pytest
 
 from keras_transformer.config import PairEncoding
@@ -216,3 +218,51 @@ def test_bad_lines_of_a_glossary_are_named(tmp_path, line, message):
     path.write_text(f"dog\tKöter\n{line}\n")
     with pytest.raises(ValueError, match=f"terms.tsv line 2 {message}"):
         protection.read_glossary(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "alignment", "restored"),
+    [
+        ("Take 3 now", "Nimm 30 jetzt", [(1, 1)], "Nimm 3 jetzt"),
+        ("The art now", "Die Kunsthalle jetzt", [(1, 1)], "Die Kunst jetzt"),
+        # Both come from the one word of the translation, or one is there already.
+        ("Take 3 5", "Nimm welche", [(1, 1), (2, 1)], "Nimm 3 5"),
+        ("Take 5 or 5", "Nimm 5 oder fünf", [(1, 1), (3, 3)], "Nimm 5 oder 5"),
+    ],
+)
+def test_a_part_of_a_word_is_no_span_that_is_there_already(
+    text, translation, alignment, restored
+):
+    """Before, "3" was found in "30", and the first of two spans was overwritten."""
+    found = protect(text, terms=[Term("art", "Kunst")], placeholders=())
+    assert found.restore(translation, alignment) == restored
+
+
+def test_the_order_of_what_was_one_number_is_not_free():
+    """Before, "1 250 000" were three placeholders, and "10.000km" was cut."""
+    found = protect("1 250 000 people, 10.000km, +49 30 1234567")
+    assert found.text == "<ph1> people, <ph2>, <ph3>"
+
+
+def test_markers_of_the_model_are_not_protected():
+    """Before, a term within a token and a marker that looks like a tag were."""
+    markers = (">>de<<", "<news>")
+    found = Protection(
+        protection.KINDS, [Term("DE", "Germany")], PLACEHOLDERS, markers
+    ).protect(">>de<< <news> A man in DE.")
+    assert found.text == ">>de<< <news> A man in <ph1>."
+
+
+def test_many_glossaries_leave_the_memory_where_it_was():
+    """Before, their patterns stayed in the cache of regular expressions for ever."""
+    Protection(["numbers"], [Term("x", None)]).protect("x 1")
+    sizes = []
+    tracemalloc.start()
+    for number in range(500):
+        terms = [Term(f"w{number}x{term} y", "z") for term in range(100)]
+        found = Protection(["numbers"], terms).protect(f"a w{number}x5 y b")
+        assert [span.wanted for span in found.spans] == ["z"]
+        if number in (10, 499):
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 100_000
