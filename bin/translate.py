@@ -222,9 +222,7 @@ def _options(model, protection):
     from keras_transformer.translation import pipeline
 
     if not protection.is_empty:
-        protection = protection.with_placeholders(
-            model.placeholders, model.language_tokens
-        )
+        protection = protection.with_placeholders(model.placeholders, model.markers)
         if protection.needs_alignment and _NBEST.value is not None:
             raise ValueError(
                 "--nbest with --protect or --glossary needs a model with placeholders, "

@@ -215,6 +215,7 @@ def describe(model_dir, searcher, step: int) -> dict:
         "target_language": TARGET_LANGUAGE.value or config.target_language,
         "languages": list(searcher.tokenizer.languages),
         "language_tokens": list(searcher.tokenizer.language_tokens),
+        "markers": list(searcher.tokenizer.markers),
         "default_language": searcher.tokenizer.default_language,
         "placeholders": list(searcher.tokenizer.placeholders),
         "checkpoint_step": step,

@@ -82,7 +82,7 @@ def main(beam_arguments: list[str]) -> dict:
 
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
     facts = exported_model.read_facts(_SAVED_MODEL.value)
-    protection = protection.with_placeholders(facts.placeholders, facts.language_tokens)
+    protection = protection.with_placeholders(facts.placeholders, facts.markers)
     config = bulk_translation.BeamTranslationConfig(
         saved_model=_SAVED_MODEL.value,
         input=_INPUT.value,

@@ -51,12 +51,6 @@ def divide(text: str, tokens: Collection[str]) -> tuple[str, str]:
     return found[1], text[found.end() :]
 
 
-def leading(text: str) -> str:
-    """Return what a text begins with if a model may have it as a token, else ""."""
-    found = _LEADING.match(text)
-    return "" if found is None else found[1]
-
-
 def unknown(text: str, tokens: Collection[str]) -> str:
     """Return the token that a text begins with if the model does not have it, else "".
 

@@ -106,6 +106,7 @@ def _open_translator(model_dir, config, use, sampling, options) -> OpenedModel:
         target_language=tokenizer.default_language or config.target_language,
         languages=tuple(tokenizer.languages),
         language_tokens=tokenizer.language_tokens,
+        markers=tuple(tokenizer.markers),
         default_language=tokenizer.default_language,
         max_input_length=translator.decoding.max_input_length,
         placeholders=tuple(tokenizer.placeholders),

@@ -44,7 +44,7 @@ class ProtectedRequests:
     def __init__(self, model: ServedModel, config: ServerConfig, default: Protection):
         self._config = config
         self.default = default.with_placeholders(
-            model.placeholders, model.language_tokens
+            model.placeholders, (*model.language_tokens, *model.markers)
         )
         self.can_protect = bool(model.placeholders) or "align" in model.signatures
         if not (self.default.is_empty or self.can_protect):

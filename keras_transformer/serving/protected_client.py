@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import language_tokens
-from keras_transformer.config import PairEncoding
+from keras_transformer import spans
+from keras_transformer.config import SPACE, PairEncoding
 from keras_transformer.documents.protection import Protection
 from keras_transformer.serving import client
 from keras_transformer.translation import pipeline
@@ -45,7 +45,9 @@ def find_placeholders(config: client.ClientConfig) -> list[str]:
 
 
 def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
-    """Return the language tokens of a served model that some texts begin with.
+    """Return the symbols of a served model that some texts begin with.
+
+    Language tokens and markers of corpora.
 
     Args:
         config: Server and model.
@@ -56,7 +58,7 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
         ConnectionError: As in `find_placeholders`.
         TimeoutError: As in `find_placeholders`.
     """
-    found = sorted({*map(language_tokens.leading, texts)} - {""})
+    found = sorted({marker for text in texts for marker in spans.leading(text)})
     if not found:
         return []
     config = dataclasses.replace(config, signature="align")
@@ -65,7 +67,7 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
     return [
         token
         for token, answer in zip(found, answers, strict=True)
-        if language_tokens.code_of(answer["source_pieces"][0])
+        if answer["source_pieces"][0].removeprefix(SPACE) == token
     ]
 
 

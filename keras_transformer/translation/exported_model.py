@@ -77,12 +77,14 @@ def read_facts(saved_model: str | os.PathLike) -> ModelFacts:
     description = read_description(saved_model)
     name = pathlib.Path(saved_model).resolve().name
     default = description.get("default_language")
+    tokens = language_tokens(description)
     return ModelFacts(
         version=int(name) if name.isdecimal() else 1,
         source_language=description.get("source_language") or "",
         target_language=default or description.get("target_language") or "",
         languages=tuple(description.get("languages", ())),
-        language_tokens=language_tokens(description),
+        language_tokens=tokens,
+        markers=(*tokens, *description.get("markers", ())),
         default_language=default,
         max_input_length=description.get("decoding", {}).get("max_input_length"),
         placeholders=tuple(description.get("placeholders", ())),

@@ -33,6 +33,8 @@ class ModelFacts:
     languages: tuple[str, ...] = ()
     # What a text may begin with to tell its target language, such as ">>de<<".
     language_tokens: tuple[str, ...] = ()
+    # Those, and markers of corpora such as "<news>".
+    markers: tuple[str, ...] = ()
     # The language of texts that tell none; None: each must tell it.
     default_language: str | None = None
     # Most tokens of a text; longer ones are cut. None: unknown.

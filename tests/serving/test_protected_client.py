@@ -157,7 +157,7 @@ def test_languages_of_texts_are_not_protected(tmp_path, program_of):
     (tmp_path / "in").write_text("".join(f"{text}\n" for text in texts))
     with serve(BatchingModel(version)) as addresses:
         config = config_of(addresses)
-        found = protected_client.find_tokens(config, texts)
+        found = protected_client.find_tokens(config, [*texts, ">>de<< <b> a"])
         program_of("export/client.py")(
             server=addresses["rest"],
             protocol="rest",
