@@ -487,6 +487,29 @@ def test_placeholders_stand_for_the_terms_of_a_glossary(tmp_path):
         assert re.fullmatch(source, tokenizer.decode([pair[0][:-1]])[0])
 
 
+def test_placeholders_leave_what_is_put_before_sources(tmp_path):
+    """Before, the term within ">>de<<" and the name within "<News>" were replaced."""
+    prefix = ">>de<< <News>"
+    symbols = (*prefix.split(), *config.PairEncoding(placeholders=4).symbols)
+    prepared(
+        tmp_path,
+        "data",
+        lambda texts: tokenization.train_bpe(texts, 290, symbols=symbols),
+        {
+            "placeholders": 4,
+            "placeholder_rate": 0.999999,
+            "prefix": prefix,
+            "glossary": Glossary([Term("de", "cat"), Term("News", "cat")]),
+        },
+        train=[("a 5", "News cat 5")] * 9,
+        valid=[("a cat", "eine Katze")],
+    )
+    tokenizer = tokenization.load(tmp_path / "data" / "tokenizer")
+    source, _ = EncodedCorpus.open(tmp_path / "data", "train")[0]
+    (text,) = tokenizer.decode([source[:-1]])
+    assert re.fullmatch(r">>de<< <News> a <pc1><ph\d></pc1>", text)
+
+
 @pytest.mark.parametrize("num_encodings", [1, 3])
 def test_training_pairs_may_have_placeholders(tmp_path, num_encodings):
     """The same in both texts, equal for a seed; held-out text has none."""
