@@ -2,7 +2,7 @@
 
 A text consists of words and spaces. A word with an end mark ends a sentence unless the
 words before and after it tell that the sentence goes on. Each rule is a regular
-expression that matches whole texts, in the form that RE2 and Python's `re` share.
+expression that matches whole texts, in the form that RE2 and `regex` share.
 `documents.text` and `documents.graph_text` both apply them with `ends`, so that both
 find the same sentences. Imports no TensorFlow.
 """
@@ -10,10 +10,10 @@ find the same sentences. Imports no TensorFlow.
 from __future__ import annotations
 
 import functools
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+import regex
 
 from keras_transformer import language_tokens
 from keras_transformer.white_space import SPACES
@@ -213,8 +213,6 @@ _COUNTED = {
     "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık"
     " Dünya yüzyıl yüzyılda yüzyılın",
 }
-# Unicode has no letters or digits from this code on.
-_END_OF_LETTERS = 0x32400
 # No text matches this: it is a space, of which words have none.
 _NEVER = "\\x00"
 # Other codes of languages.
@@ -275,7 +273,7 @@ def rules_of(language: str) -> Rules:
         language: Code such as "de", "pt-BR", "en_XX" or "deu_Latn"; without rules of
             its own, as "": abbreviations and beginnings of all languages.
     """
-    code = re.split("[-_]", language)[0].lower()
+    code = regex.split("[-_]", language)[0].lower()
     known = _SAME.get(code, code)
     languages = sure = {"", known}
     if not known or not any(
@@ -365,25 +363,9 @@ def is_bullet(
 
 
 @functools.cache
-def compiled(pattern: str) -> re.Pattern:
+def compiled(pattern: str) -> regex.Pattern:
     """Return a regular expression of this table for Python."""
-    pattern = re.sub(r"\\p\{(\w+)\}", lambda name: _ranges(name[1]), pattern)
-    return re.compile(pattern, re.ASCII | re.DOTALL)
-
-
-@functools.cache
-def _ranges(category: str) -> str:
-    """Return the characters of a category of Unicode, which `re` lacks, as ranges."""
-    found = re.finditer(f"(?:{category:.<2})+", _categories())
-    return "".join(
-        f"{chr(each.start() // 2)}-{chr(each.end() // 2 - 1)}" for each in found
-    )
-
-
-@functools.cache
-def _categories() -> str:
-    """Return the categories of all characters, two letters each, as "Lu"."""
-    return "".join(map(unicodedata.category, map(chr, range(_END_OF_LETTERS))))
+    return regex.compile(pattern, regex.DOTALL)
 
 
 def _joined(table: Mapping[str, str], languages: Iterable[str]) -> str:
