@@ -174,6 +174,10 @@ class Glossary:
             spelling = _normal(term.source) if term.is_exact else None
             node.setdefault(_TERMS, {})[spelling] = term
 
+    def __reduce__(self):
+        """Pickle the entries: the tree may be deeper than Python recurses."""
+        return Glossary, (self._entries,)
+
     def of_translations(self) -> Glossary:
         """Return a glossary of what translations must have, whose letters count."""
         wanted = (term.target or term.source for term in self._entries)

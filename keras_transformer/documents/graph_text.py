@@ -245,8 +245,17 @@ def _sentence_ends(words, positions, lines, rules):
     marked = _where(_is_like(rules.end, words) & ~is_last)
     before, after = _around(words, lines, marked)
     has_space = tf.gather(positions, marked + 1) > tf.gather(positions, marked) + 1
+    is_capital = _is_like(f".*{sentence_rules.CAPITAL}.*", words)
+    capitals = tf.math.segment_max(tf.cast(is_capital, tf.int64), lines)
+    has_capitals = tf.gather(capitals, tf.gather(lines, marked)) > 0
     is_end = sentence_rules.ends(
-        _is_like, rules, before, tf.gather(words, marked), after, has_space
+        _is_like,
+        rules,
+        before,
+        tf.gather(words, marked),
+        after,
+        has_space,
+        has_capitals,
     )
     return is_last | tf.scatter_nd(
         marked[:, tf.newaxis], is_end, tf.shape(words, tf.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from keras_transformer.config import (
     PLACEHOLDER,
     check_choice,
 )
+from keras_transformer.documents import sentence_rules
 from keras_transformer.spans import TAG, Glossary, Span, Term
 from keras_transformer.words import words_of_text
 
@@ -72,6 +74,9 @@ class ProtectedText:
         if symbols:
             return [_replace(symbols, word) for word in words]
         present = collections.Counter(span.wanted for span in self._wanted(translation))
+        for span in self.spans:
+            within = len(re.findall(_within(span), translation))
+            present[span.wanted] = max(present[span.wanted], within)
         replaced: set[int] = set()
         for span in self.spans:
             if present[span.wanted]:
@@ -95,7 +100,12 @@ class ProtectedText:
             left.pop(0) if (left := symbols.get(span.original)) else span.original
             for span in found
         )
-        return spans_lib.put(prefix, found, texts)
+        hidden = spans_lib.put(prefix, found, texts)
+        for span in self.spans:
+            if span.symbol in symbols.get(span.wanted, ()):
+                symbols[span.wanted].remove(span.symbol)
+                hidden = re.sub(_within(span), span.symbol, hidden, count=1)
+        return hidden
 
     def _wanted(self, translation: str) -> list[Span]:
         """Return the spans of a translation, also what it must have for terms."""
@@ -190,6 +200,12 @@ class Protection:
     def needs_alignment(self) -> bool:
         """Whether `restore` needs the alignment of words."""
         return not (self.is_empty or self.placeholders)
+
+    @functools.cached_property
+    def marked_terms(self) -> Glossary:
+        """The terms with a mark at which a sentence may end."""
+        marked = sentence_rules.MARK.search
+        return Glossary(term for term in self.terms if marked(term.source))
 
     @property
     def num_tag_pairs(self) -> int:
@@ -288,6 +304,18 @@ def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
             )
         terms[key] = Term(source, target or None, is_exact)
     return list(terms.values())
+
+
+def _within(span: Span) -> str:
+    """Return a regular expression of a span that is a part of what a translation has.
+
+    A number may be a part of a date, a range or an amount such as "20%", and a term may
+    have up to two more letters, as in another case.
+    """
+    wanted = re.escape(span.wanted)
+    if span.kind == "numbers":
+        return rf"(?<!\w){wanted}(?!\d)"
+    return rf"(?<!\w){wanted}\w{{0,2}}(?!\w)" if span.kind == "terms" else r"(?!)"
 
 
 def _replace(symbols: dict[str, str], text: str) -> str:

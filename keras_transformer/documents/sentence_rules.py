@@ -48,6 +48,10 @@ WORD = "|".join(
         f"[^{_NO_WORD}]+",
     ]
 )
+# A capital letter.
+CAPITAL = r"[\p{Lu}]"
+# What a sentence or a clause may end with.
+MARK = regex.compile(f"[{ENDS}{WIDE}]")
 # A word after whose end a text can be divided.
 WIDE_WORD = f".*[{WIDE}][{_WIDE_CLOSING}》〉]*"
 # The signs of a list or a heading, if a space follows.
@@ -260,8 +264,10 @@ class Rules(NamedTuple):
     bare_dots: str
     capital: str
     first_person: str
-    # After: the rest of a sentence; the same in form, but not the rest of one.
+    # After: the rest of a sentence; the same unless the line has small letters alone;
+    # the same in form, but not the rest of one.
     rest: str
+    small_rest: str
     no_rest: str
 
 
@@ -286,7 +292,8 @@ def rules_of(language: str) -> Rules:
     # Greek asks with a semicolon. Thai and Lao have no full stop.
     ends = f"{ENDS}{';' if known == 'el' else ''}"
     return Rules(
-        end=f".*[{ends}{_WIDE_ENDS}][{CLOSING}{_WIDE_CLOSING}\u00a0\u202f ]*",
+        end=f".*[{ends}{_WIDE_ENDS}][{CLOSING}{_WIDE_CLOSING}\u00a0\u202f ]*"
+        rf"(?:\[[\p{{Nd}}a-z]{{1,3}}\]|[\p{{So}}])*",
         wide_end=f".*[{_WIDE_ENDS}][{_WIDE_CLOSING}]*",
         quotation=f".*[{ends}{_WIDE_ENDS}][{CLOSING}{_WIDE_CLOSING}]*[{_QUOTES}]",
         attribution=f"(?:{_joined(_ATTRIBUTION, languages)})(?: .*)?",
@@ -308,7 +315,8 @@ def rules_of(language: str) -> Rules:
         bare_dots="[.…]+",
         capital=rf"{_OPENING}[\p{{Lu}}].*",
         first_person="I(?:['’ ].*)?",
-        rest=rf"(?:[-‒–—―]+ )?{_OPENING}[\p{{Ll}}](?:[^\p{{Lu}}].*)?|[,;:)\]»].*",
+        rest=r"[,;:)\]»].*",
+        small_rest=rf"(?:[-‒–—―]+ )?{_OPENING}[\p{{Ll}}](?:[^\p{{Lu}}].*)?",
         # Dutch "’s Avonds".
         no_rest=r"['’‘][\p{Ll}] [\p{Lu}].*",
     )
@@ -321,6 +329,7 @@ def ends(
     words: Any,
     after: Any,
     has_space: Any,
+    has_capitals: Any,
 ) -> Any:
     """Return which words end a sentence.
 
@@ -332,6 +341,7 @@ def ends(
         words: Words that `rules.end` matches.
         after: The next three words of the line, with a space between them.
         has_space: Bools: whether there is a space after each word.
+        has_capitals: Bools: whether the line of each word has a capital letter.
     """
     context = before + " " + words
     is_beginning = is_like(rules.beginning, after)
@@ -346,7 +356,9 @@ def ends(
     is_bare = is_like(rules.bare_dots, words)
     is_bare &= ~is_beginning | is_like(rules.first_person, after)
     is_pause = is_bare | (is_like(rules.dots, words) & ~is_like(rules.capital, after))
-    is_rest = is_like(rules.rest, after) & ~is_like(rules.no_rest, after)
+    is_rest = is_like(rules.small_rest, after) & has_capitals
+    is_rest &= ~is_like(rules.no_rest, after)
+    is_rest |= is_like(rules.rest, after)
     is_attributed = is_like(rules.quotation, words) & ~is_beginning
     is_attributed &= is_like(rules.attribution, after)
     goes_on = is_abbreviation | is_ordinal | is_pause | is_rest

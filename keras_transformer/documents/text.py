@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import functools
 import itertools
 import re
 import unicodedata
@@ -12,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import regex
 
 from keras_transformer import language_tokens
 from keras_transformer.documents import sentence_rules
+from keras_transformer.spans import Glossary
 from keras_transformer.white_space import SPACES
 
 # Sentences with more characters per token of the model's limit are divided before they
@@ -29,7 +28,8 @@ _LINE = re.compile(f"[^{sentence_rules.LINE_ENDS}]+")
 _WORD = sentence_rules.compiled(sentence_rules.WORD)
 _SPACE = sentence_rules.compiled(sentence_rules.INNER_SPACES).match
 _BULLET = sentence_rules.compiled(sentence_rules.BULLET).fullmatch
-_END = re.compile(f"[{sentence_rules.ENDS}{sentence_rules.WIDE}]")
+_CAPITAL = sentence_rules.compiled(sentence_rules.CAPITAL).search
+NO_TERMS = Glossary()
 # Characters after a term in which the beginning of a sentence is looked for.
 _LONGEST_BEGINNING = 40
 _BRACKET = re.compile("[<>]")
@@ -92,7 +92,7 @@ def segment(
     max_tokens: int | None = None,
     tokens: Collection[str] = (),
     token: str = "",
-    terms: Collection[str] = (),
+    terms: Glossary = NO_TERMS,
 ) -> Document:
     """Find the sentences of a text.
 
@@ -108,7 +108,8 @@ def segment(
             unknown.
         tokens: The model's language tokens, such as ">>de<<".
         token: That of the sentences before the first token of the text; "": none.
-        terms: Those of a glossary. A mark within one, as in "Yahoo!", ends no sentence.
+        terms: Those of a glossary that have marks, see `Protection.marked_terms`. A
+            mark within one, as in "Yahoo!", ends no sentence.
     """
     text, positions, found = _without_tokens(text, tokens)
     found = [token, *found]
@@ -175,7 +176,7 @@ def _without_tokens(
 
 
 def sentence_spans(
-    text: str, language: str, terms: Collection[str] = ()
+    text: str, language: str, terms: Glossary = NO_TERMS
 ) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence of a paragraph, without outer spaces.
 
@@ -221,6 +222,7 @@ def _ends(words, numbers, rules):
         _array(words[number][0] for number in numbers),
         _array(_after(words, number) for number in numbers),
         np.array([words[n].end() < words[n + 1].start() for n in numbers], bool),
+        any(_CAPITAL(word[0]) for word in words),
     )
     return itertools.compress(numbers, is_end)
 
@@ -239,23 +241,13 @@ def _in_terms(text, terms, rules):
 
     One may end with a term such as "Yahoo!" if the next word often begins a sentence.
     """
-    marked = [*filter(_END.search, sorted(terms, key=len, reverse=True))]
-    if not marked:
-        return frozenset()
     begins = sentence_rules.compiled(f"[{SPACES}]+(?:{rules.beginning})").fullmatch
     positions = set()
-    for term in _any_of(tuple(marked)).finditer(text):
-        positions.update(range(term.start() + 1, term.end()))
-        if not begins(text, term.end(), term.end() + _LONGEST_BEGINNING):
-            positions.add(term.end())
+    for term in terms.find(text, 0):
+        positions.update(range(term.start + 1, term.end))
+        if not begins(text, term.end, term.end + _LONGEST_BEGINNING):
+            positions.add(term.end)
     return positions
-
-
-@functools.lru_cache(maxsize=8)
-def _any_of(terms):
-    """Return a regular expression of terms; the cache of its module would keep many."""
-    alternatives = "|".join(map(regex.escape, terms))
-    return regex.compile(alternatives, regex.IGNORECASE, cache_pattern=False)
 
 
 def _after(words, number):

@@ -19,6 +19,7 @@ import justhtml
 from keras_transformer import language_tokens
 from keras_transformer.documents import text
 from keras_transformer.documents.protection import TAG, TAG_NAME, tag_pairs
+from keras_transformer.spans import Glossary
 
 # Elements within a sentence. The tags of all others end it.
 _INLINE = frozenset(
@@ -112,7 +113,7 @@ def segment(
     max_tag_pairs: int = 0,
     tokens: Collection[str] = (),
     token: str = "",
-    terms: Collection[str] = (),
+    terms: Glossary = text.NO_TERMS,
 ) -> WebPage:
     """Find the sentences of a web page.
 
@@ -248,7 +249,7 @@ class _Run:
         language: str,
         max_tokens: int | None,
         max_tag_pairs: int,
-        terms: Collection[str],
+        terms: Glossary,
     ) -> Iterator[_Translatable]:
         """Yield the texts to translate.
 

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import spans
-from keras_transformer.config import SPACE, PairEncoding
+from keras_transformer import language_tokens, spans
+from keras_transformer.config import SPACE, TAG, PairEncoding
 from keras_transformer.documents.protection import Protection
 from keras_transformer.serving import client
 from keras_transformer.translation import pipeline
@@ -58,7 +58,14 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
         ConnectionError: As in `find_placeholders`.
         TimeoutError: As in `find_placeholders`.
     """
-    found = sorted({marker for text in texts for marker in spans.leading(text)})
+    found = sorted(
+        {
+            marker
+            for text in texts
+            for marker in spans.leading(text)
+            if language_tokens.code_of(marker) or TAG.fullmatch(marker)
+        }
+    )
     if not found:
         return []
     config = dataclasses.replace(config, signature="align")

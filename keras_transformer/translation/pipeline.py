@@ -171,7 +171,7 @@ def segment(text: str, options: Options, token: str = "") -> text_lib.Document:
         options: Their format, language and limit.
         token: The language token of sentences that the text gives none; "": none.
     """
-    terms = [term.source for term in options.protection.terms]
+    terms = options.protection.marked_terms
     if options.format == "text":
         return text_lib.segment(
             text, options.language, options.limit, options.tokens, token, terms

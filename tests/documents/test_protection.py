@@ -1,5 +1,6 @@
 """What a translation must have, by placeholders and by the alignment of words."""
 
+import pickle
 import tracemalloc
 
 import pytest
@@ -236,6 +237,35 @@ def test_a_part_of_a_word_is_no_span_that_is_there_already(
     """Before, "3" was found in "30", and the first of two spans was overwritten."""
     found = protect(text, terms=[Term("art", "Kunst")], placeholders=())
     assert found.restore(translation, alignment) == restored
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "alignment"),
+    [
+        ("Etwa 20 % davon.", "About 20% of them.", [(0, 0), (1, 1), (2, 1), (3, 3)]),
+        ("between 10 and 20", "10\u201320", [(1, 0), (3, 0)]),
+        ("on 5 March 2024", "am 5.3.2024", [(0, 0), (1, 1), (2, 1), (3, 1)]),
+        ("im Jahr 1990", "in the 1990s", [(0, 0), (2, 2)]),
+        ("It is 5 km away", "Es sind 5km entfernt", [(0, 0), (2, 2), (3, 2), (4, 3)]),
+        ("of the art", "des Kunsts", [(2, 1)]),
+    ],
+)
+def test_what_a_translation_has_in_another_form_stays(text, translation, alignment):
+    """A part of a date, a range or an amount, and a term in another case."""
+    found = protect(text, terms=[Term("art", "Kunst")], placeholders=())
+    assert found.restore(translation, alignment) == translation
+
+
+def test_parts_of_a_prefix_are_hidden():
+    found = protect("between 10 and 20 %")
+    assert found.hide("10\u201320% ") == "<ph1>\u2013<ph2>% "
+
+
+def test_a_long_term_can_be_pickled():
+    """For Beam's workers; its words are a deep tree."""
+    term = Term(" ".join(["a"] * 400), "b")
+    again = pickle.loads(pickle.dumps(Protection([], [term])))
+    assert again.protect(term.source).restore("x", [(0, 0)]) == "b"
 
 
 def test_the_order_of_what_was_one_number_is_not_free():

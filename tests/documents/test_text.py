@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies
 
 from keras_transformer.documents import text
+from keras_transformer.spans import Glossary, Term
 from tests.documents.marked_texts import (
     SIGNS,
     check_ends,
@@ -84,7 +85,7 @@ def test_languages_have_their_own_rules(language, count):
 )
 def test_a_term_of_a_glossary_does_not_end_a_sentence(given, count):
     """Unless the next word often begins one."""
-    terms = ("Yahoo!", "Mail")
+    terms = Glossary([Term("Yahoo!", None)])
     assert len(text.segment(given, "en", terms=terms).texts()) == count
     assert len([*text.sentence_spans(given, "en", terms)]) == count
 
