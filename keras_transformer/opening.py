@@ -43,10 +43,10 @@ def open_model(
         return _open_run(path, use, sampling, options)
     from keras_transformer.translation.exported_model import check_use, open_export
 
-    check_use(path, use or "serve")
     unset = (None, (None, None))
     given = sorted(name for name, value in options.items() if value not in unset)
     if given or use is None:
+        check_use(path, use or "serve")  # its error says that there is no model
         raise ValueError(
             f"{path} is no run: an export has fixed its options. Received: "
             f"{', '.join(given) or f'use={use}'}."
