@@ -36,9 +36,10 @@ MULTI30K_TRAIN := --preset=tiny --dropout_rate=0.2 --tokens_per_batch=2048 \
 TEXT ?= ../shared/data/multi30k
 # Test files that run at once, each in a process with a TensorFlow of its own.
 TEST_JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(TEST_JOBS) --dist=loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart demo benchmark multi30k test testlong lint format docs clean
+.PHONY: help install quickstart demo benchmark multi30k test testlong testrelease lint format docs clean
 .PHONY: $(MULTI30K_MODELS)
 
 help:
@@ -113,10 +114,13 @@ multi30k: $(MULTI30K_MODELS) ## train two models on TEXT, evaluate both together
 	    --export_dir=$(MULTI30K)/export
 
 test: install ## run the quick tests
-	$(BIN)/python -m pytest -m "not long" --numprocesses=$(TEST_JOBS) --dist=loadfile
+	$(PYTEST) -m "not long and not release"
 
 testlong: install ## run the tests that take five seconds or more
-	$(BIN)/python -m pytest -m long --numprocesses=$(TEST_JOBS) --dist=loadfile
+	$(PYTEST) -m "long and not release"
+
+testrelease: install ## run those that only a release needs: kills, measurements, more cases
+	$(PYTEST) -m release
 
 lint: install ## check style, form, imports and unused code; change nothing
 	$(BIN)/ruff check .

@@ -46,7 +46,7 @@ def pytest_runtest_protocol(item):
 
     It takes a third of the time of a small search; long tests have it.
     """
-    if item.get_closest_marker("long"):
+    if any(item.get_closest_marker(name) for name in ("long", "release")):
         return (yield)
     with graph_optimizer.disabled_for(num_texts=1):
         return (yield)

@@ -24,7 +24,7 @@ def run(repository, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(repository):
     pytest.importorskip("ctranslate2")
     lines = run(
@@ -40,7 +40,7 @@ def test_each_part_writes_its_figures_and_another_goes_on_after_a_failure(reposi
     assert "no-such-python" in lines[-1]["error"]
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_training_is_timed_beside_a_peer_that_may_be_absent(repository):
     _, fixed, mixed, ratio, error = run(
         repository,
@@ -82,7 +82,7 @@ def test_a_copying_model_copies():
     assert translator(texts) == texts
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_server_starts_twice_and_compiles_nothing_while_it_answers(repository):
     _, first, second, asked = run(repository, "server", "--requests=12", "--longest=9")
     for start in (first, second):
@@ -92,7 +92,7 @@ def test_a_server_starts_twice_and_compiles_nothing_while_it_answers(repository)
     assert 0 < asked["p50_s"] <= asked["p99_s"]
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_exports_for_each_device_answer_alike(repository):
     _, *lines = run(repository, "devices", "--longest=9")
     assert [line["export"] for line in lines] == ["cpu", "gpu"]

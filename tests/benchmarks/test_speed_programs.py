@@ -17,8 +17,6 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from tests.small_models import LINES, make_translator
 
-pytestmark = pytest.mark.long
-
 SMALL = ("--preset=tiny", "--num_layers=1", "--d_model=6", "--d_ff=7", "--num_heads=2")
 
 
@@ -37,6 +35,7 @@ def line_of(ended):
     return json.loads(line)
 
 
+@pytest.mark.release
 def test_a_training_step_is_timed_and_counted(repository):
     """The FLOP of a pair, which the program gets from `model.cost`, counted by hand.
 
@@ -62,6 +61,7 @@ def test_a_training_step_is_timed_and_counted(repository):
     assert line["share_of_matmul"] == pytest.approx(rate, rel=0.01)
 
 
+@pytest.mark.release
 def test_a_search_is_timed_and_its_scores_are_checked(repository):
     ended = run(
         repository,
@@ -77,6 +77,7 @@ def test_a_search_is_timed_and_its_scores_are_checked(repository):
     assert line["first_call_s"] > line["max_call_s"]
 
 
+@pytest.mark.release
 def test_exports_are_compared(repository, small_export, tmp_path):
     """An export and its copy."""
     shutil.copytree(small_export, tmp_path / "2")
@@ -104,6 +105,7 @@ def test_exports_are_compared(repository, small_export, tmp_path):
         assert 0 < line["p50_s"] <= line["p99_s"]
 
 
+@pytest.mark.release
 def test_a_mixed_batch_is_timed_together_with_its_parts(repository):
     """Separate length groups have 8 * 5 + 200 positions instead of 9 * 200."""
     ended = subprocess.run(
@@ -123,6 +125,7 @@ def test_a_mixed_batch_is_timed_together_with_its_parts(repository):
     assert 0 < line["min_mixed_over_sum"] <= line["max_mixed_over_sum"]
 
 
+@pytest.mark.release
 def test_growth_is_computed_from_the_results_of_the_programs(repository):
     sizes = shlex.join([*SMALL, "--vocab_size=331"])
     ended = subprocess.run(
@@ -149,6 +152,7 @@ def test_growth_is_computed_from_the_results_of_the_programs(repository):
     assert added == pytest.approx((large - small) / 22, rel=0.01)
 
 
+@pytest.mark.release
 def test_starts_are_timed_until_the_first_result(repository):
     """The parts of a start are measured in other processes."""
     ended = run(
@@ -187,6 +191,7 @@ def test_a_start_is_killed_after_its_result():
     assert 0 < cpu_seconds < 30 > seconds and line == "2\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -202,6 +207,7 @@ def test_what_cannot_be_timed_is_rejected(program_of, arguments, message):
             program_of(f"benchmarks/{program}.py")(**{"preset": "tiny", **arguments})
 
 
+@pytest.mark.release
 def test_a_file_is_timed_beside_ctranslate2(repository, tmp_path):
     place = ModelDir(tmp_path / "model")
     translator = make_translator()
@@ -240,12 +246,14 @@ def run_start_parts(repository, *arguments):
     )
 
 
+@pytest.mark.long
 def test_start_parts_prints_its_help(repository):
     ended = run_start_parts(repository, "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert start_parts.__doc__.strip() in ended.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -259,6 +267,7 @@ def test_start_parts_names_wrong_arguments(repository, arguments, message):
     assert message in ended.stderr and "Traceback" not in ended.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

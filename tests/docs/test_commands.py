@@ -24,7 +24,7 @@ from tests.docs import commands
 NOT_RUN = {
     r"^make (quickstart|install)\b": "downloads packages",
     r"^make demo$": "serves until Ctrl-C; tests/server/test_page.py has its page",
-    r"^make (lint|test|testlong|docs|format)\b": "is what continuous integration runs",
+    r"^make (lint|test|testlong|testrelease|docs|format)\b": "checks this checkout",
     r"^\. \.venv/bin/activate$": "the tests run in an environment already",
     r"^python3\.11 -m venv |^pip install ": "downloads packages",
     r"^python -m build$": "downloads packages; tests/test_packages.py builds both",
@@ -33,14 +33,14 @@ NOT_RUN = {
     r"\bdocker (build|run|compose)\b": "Docker",
     r"tfds:wmt14_translate|data/wmt14_ende|runs/base$|runs/base --last": "downloads "
     "WMT14, hours on GPUs",
-    r"^dask |--runner=DaskRunner": "several machines; on one in testlong "
-    "(tests/serving/test_bulk_translation.py)",
+    r"^dask |--runner=DaskRunner": "several machines; on one in "
+    "tests/serving/test_bulk_translation.py",
     r"^python benchmarks/(train_step|decode|fast_models|mixed_lengths|scaling|startup|"
     r"translate_file|this_machine)\.py ": (
-        "minutes; small in testlong (tests/benchmarks/test_speed_programs.py)"
+        "minutes; small in tests/benchmarks/test_speed_programs.py"
     ),
-    r"^(XLA_FLAGS=\S+ )?python benchmarks/gpu\.py ": "needs a GPU; small in testlong "
-    "(tests/benchmarks/test_gpu.py)",
+    r"^(XLA_FLAGS=\S+ )?python benchmarks/gpu\.py ": "needs a GPU; small in "
+    "tests/benchmarks/test_gpu.py",
     r"^python benchmarks/server_load\.py ": "needs Locust; "
     "tests/benchmarks/test_latencies.py",
     r"^opusfilter |data/clean": "needs OpusFilter; "
@@ -48,8 +48,7 @@ NOT_RUN = {
     r"^eflomal-align ": "needs eflomal, which a compiler builds",
     r"opus-mt-en-de|opus_en_de|m2m100|nllb|my-marian-model": "downloads a published "
     "model; small in tests/pretrained/test_importing.py",
-    r"^python bin/reproduce\.py ": "hours; small in testlong "
-    "(tests/evaluation/test_table3.py)",
+    r"^python bin/reproduce\.py ": "hours; small in tests/evaluation/test_table3.py",
     r"^python export/serve\.py --model_dir=": "another server beside that of the tests",
     r"--ours=.*--peer=": "needs another program; tests/benchmarks/test_alternation.py",
 }
@@ -320,7 +319,7 @@ def test_no_page_is_forgotten(repository):
                 assert reason_not_to_run(command), command
 
 
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run(repository, worked, page):
     folder, _, addresses = worked
@@ -328,7 +327,7 @@ def test_the_commands_of_a_page_run(repository, worked, page):
     folder.run_page(repository, page, [*served_locally(addresses), NOT_BLANK])
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_commands_of_the_local_server_run(repository, worked):
     """With the server that the page starts, on another port."""
     folder, _, _ = worked

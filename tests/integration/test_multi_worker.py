@@ -63,7 +63,9 @@ def weights(folder):
     return [weight.numpy() for weight in model.trainable_weights]
 
 
-@pytest.mark.parametrize("jit_compile", ["false", "true"])
+@pytest.mark.parametrize(
+    "jit_compile", ["false", pytest.param("true", marks=pytest.mark.release)]
+)
 def test_two_workers_equal_one_process_with_two_replicas(
     repository, corpus, tmp_path, jit_compile
 ):

@@ -93,7 +93,7 @@ print(megabytes() - first)
 """
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_twenty_models_take_hardly_more_memory_than_one(tmp_path):
     """Each left 20 MB, whether the session was cleared or not."""
     (tmp_path / "program.py").write_text(PROGRAM)

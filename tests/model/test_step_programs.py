@@ -138,7 +138,7 @@ def test_programs_train_as_a_step_without_xla(name, two_replicas):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.release)])
 def test_programs_draw_the_masks_that_gradients_alone_draw(replicas, two_replicas):
     strategy = two_replicas if replicas == 2 else None
     options = {"dropout_rate": 0.3, "r_drop": 2.0, "jit_compile": True}

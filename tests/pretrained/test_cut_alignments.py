@@ -76,6 +76,8 @@ KINDS = {
     "bpe": (trained(BPE, symbols=SYMBOLS), [">>de<< ", "\u200b>>fr<<", "<news> ", ""]),
     "bpe to fr": (trained(BPE, "fr", symbols=SYMBOLS), [">>de<< <news> ", ""]),
 }
+# SentencePiece, a vocabulary of our own, and one language among many.
+ONE_OF_EACH = ("opus_mt", "bpe to fr", "nllb")
 
 
 def left_of(translator, text):
@@ -93,7 +95,13 @@ def left_of(translator, text):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.release] * (kind not in ONE_OF_EACH))
+        for kind in KINDS
+    ],
+)
 def test_a_text_that_was_cut_is_aligned_as_what_is_left(kind, tmp_path, shared_data):
     """By the translator and by the signature, with and without a language before it."""
     load, befores = KINDS[kind]

@@ -37,7 +37,7 @@ def test_a_failure_and_a_closed_connection_are_told():
         assert http_attack.translated(host, int(port), ["ab"], 60) == ["ba"]
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_server_survives(small_export, repository):
     ended = subprocess.run(
         [

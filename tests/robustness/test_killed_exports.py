@@ -8,8 +8,6 @@ from keras_transformer.serving import saved_model
 from robustness import kills
 from tests.small_models import LINES, make_translator
 
-pytestmark = pytest.mark.long
-
 EXPORT = """
 import sys
 from robustness.kills import export_until_killed
@@ -18,6 +16,7 @@ export_until_killed(make_translator(), sys.argv[1])
 """
 
 
+@pytest.mark.release
 def test_killed_exports_leave_only_complete_versions(tmp_path, monkeypatch, repository):
     """robustness/killed_exports.py does it 20 times with any model."""
     monkeypatch.chdir(repository)
@@ -37,6 +36,7 @@ def test_killed_exports_leave_only_complete_versions(tmp_path, monkeypatch, repo
     assert all(name.isdigit() for name in names)
 
 
+@pytest.mark.long
 def test_an_incomplete_version_is_detected(tmp_path):
     """The check fails for a folder with half of a model."""
     (tmp_path / "1").mkdir()

@@ -14,9 +14,8 @@ import pytest
 from robustness import kills
 from tests.small_corpus import write_corpus
 
-pytestmark = pytest.mark.long
 
-
+@pytest.mark.long
 def test_a_killed_and_resumed_run_ends_with_exactly_the_same_weights(tmp_path):
     """robustness/killed_trainings.py does it 30 times, also with two replicas."""
     corpus = write_corpus(tmp_path, "data", 285)
@@ -33,6 +32,7 @@ def test_a_killed_and_resumed_run_ends_with_exactly_the_same_weights(tmp_path):
     assert distance == 0
 
 
+@pytest.mark.release
 def test_a_model_dir_has_one_training_at_a_time(tmp_path):
     """The error of a second names the first; after SIGKILL, training can resume."""
     corpus = write_corpus(tmp_path, "data", 285)
@@ -80,6 +80,7 @@ def take_terminal():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.mark.long
 def test_a_training_that_loses_its_terminal_saves_its_step(tmp_path):
     corpus = write_corpus(tmp_path, "data", 285)
     model_dir = tmp_path / "model"

@@ -18,7 +18,7 @@ def version(tmp_path_factory):
     )
 
 
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("program", "name", "kills_meanwhile"),
     [("translate", "out", 2), ("back_translate", "out.gz", 1)],
