@@ -37,17 +37,20 @@ def main() -> dict:
 
     from keras_transformer import bleu_metric, text_files
     from keras_transformer.hardware import describe
+    from keras_transformer.opening import open_model
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 
-    model_dir = ModelDir(MODEL_DIR.value)
-    metric = bleu_metric.metric(model_dir.read_config().target_language)
-    translator = model_dir.load_translator(
-        CHECKPOINT.value,
+    config = ModelDir(MODEL_DIR.value).read_config()
+    metric = bleu_metric.metric(config.target_language)
+    translator = open_model(
+        MODEL_DIR.value,
+        None,
+        checkpoint=CHECKPOINT.value,
         precision="float32",
         beam_size=_BEAM_SIZE.value,
         length_penalty_alpha=0.0,
-    )
+    ).searcher
     sources = text_files.read_lines(_INPUT.value)
     references = text_files.read_lines(_REFERENCE.value)
     ours = translator.translate(sources)

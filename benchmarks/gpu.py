@@ -364,7 +364,7 @@ def devices() -> None:
     """Compare the outputs of exports for both kinds of device on both."""
     from benchmarks.lib import gpu_devices
     from keras_transformer import text_files
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.opening import open_model
 
     precision = _PRECISIONS.value[0]
     if MODEL_DIR.value is None:
@@ -372,7 +372,8 @@ def devices() -> None:
         texts = _texts(min(_LINES.value, _LINES_OF_DEVICES))
     else:
         programs.check_given(_INPUT)
-        translator = ModelDir(MODEL_DIR.value).load_translator(precision=precision)
+        model = open_model(MODEL_DIR.value, None, precision=precision)
+        translator = model.searcher
         texts = text_files.read_lines(_INPUT.value)[:_LINES_OF_DEVICES]
     for device in ("cpu", "gpu"):
         with tempfile.TemporaryDirectory() as folder:

@@ -46,10 +46,11 @@ class Parts:
 
 def of_model_dir(folder: str, lines: list[str], parts: Parts) -> None:
     """Time the parts with a trained model."""
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer import opening
+    from keras_transformer.opening import of_run  # noqa: F401  imported when needed
 
     parts.end("imports_s")
-    translator = ModelDir(folder).load_translator().with_prepared_weights()
+    translator = opening.open_model(folder).searcher
     parts.end("load_s")
     translator._translate_batch.get_concrete_function()
     parts.end("trace_s")

@@ -53,13 +53,15 @@ def main() -> dict:
     startup.import_tensorflow()
     from keras_transformer import text_files
     from keras_transformer.hardware import describe
+    from keras_transformer.opening import open_model
     from keras_transformer.pretrained import huggingface_writer
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(MODEL_DIR.value)
     load = {"precision": "float32", "length_penalty": "power"}
+    load["checkpoint"] = CHECKPOINT.value
     translator, greedy = (
-        model_dir.load_translator(CHECKPOINT.value, beam_size=beam_size, **load)
+        open_model(MODEL_DIR.value, None, beam_size=beam_size, **load).searcher
         for beam_size in (_BEAM_SIZE.value, 1)
     )
     lines = text_files.read_lines(_INPUT.value)

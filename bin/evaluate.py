@@ -30,7 +30,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import language_tokens, text_files
+from keras_transformer import language_tokens, tasks, text_files
 from keras_transformer.cli import (
     ensemble_flags,
     language_flags,
@@ -80,7 +80,7 @@ _OUTPUT = flags.DEFINE_string(
 _TASK = flags.DEFINE_enum(
     "task",
     None,
-    ["translation", "parsing"],
+    tasks.NAMES,
     "Task of the model or files; default: the model's task, or translation.",
 )
 _EVALB_PARAMETERS = flags.DEFINE_string(
@@ -127,9 +127,9 @@ def main() -> dict:
     check_flags()
     task = choose_task()
     check_flags_of_task(task)
-    if MODEL_DIR.value or task == "parsing":
+    if MODEL_DIR.value or task == tasks.PARSING.name:
         startup.import_tensorflow(compiles=True)
-    score = score_parses if task == "parsing" else score_translations
+    score = {"translation": score_translations, "parsing": score_parses}[task]
     return follow(score) if _FOLLOW.value else score()
 
 
@@ -293,7 +293,7 @@ def choose_weights() -> dict:
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(MODEL_DIR.value)
-    model_dir.read_config()  # has the better message for a folder without a model
+    model_dir.check_is_run()
     checkpoint = model_dir.choose(CHECKPOINT.value)
     weights = {"checkpoint": str(checkpoint.path), "checkpoint_step": checkpoint.step}
     kind = f"step {checkpoint.step:,}"
@@ -346,15 +346,17 @@ def score_parses() -> dict:
 
 def parse_gold(gold, checkpoint: str, constrained: bool):
     """Parse the sentences of gold trees with the model."""
+    from keras_transformer.opening import open_model
     from keras_transformer.parsing import evaluation
-    from keras_transformer.runs.model_dir import ModelDir
 
-    parser = ModelDir(MODEL_DIR.value).load_parser(
-        checkpoint,
+    model = open_model(
+        MODEL_DIR.value,
+        None,
+        checkpoint=checkpoint,
         constrained=constrained,
         **search_flags.given(),
     )
-    return evaluation.parse_words(parser, gold, _BATCH_SIZE.value)
+    return evaluation.parse_words(model.searcher, gold, _BATCH_SIZE.value)
 
 
 def check_flags() -> None:

@@ -40,7 +40,7 @@ def main() -> dict:
     """Make the list and return the JSON summary."""
     programs.check_given(_MODEL_DIR, _DATA_DIR)
     startup.import_tensorflow()
-    from keras_transformer.runs import shortlists
+    from keras_transformer.training import shortlists
 
     summary = shortlists.make_shortlist(
         _MODEL_DIR.value,

@@ -36,7 +36,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import language_tokens
+from keras_transformer import language_tokens, tasks
 from keras_transformer.cli import field_flags, programs, startup
 from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
@@ -170,7 +170,7 @@ _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus that is already in --data_dir."
 )
 _TASK = flags.DEFINE_enum(
-    "task", "translation", ["translation", "parsing"], "Task to prepare the data for."
+    "task", "translation", tasks.NAMES, "Task to prepare the data for."
 )
 # Defaults of --vocab_size and --max_length.
 _DEFAULTS = {

@@ -20,7 +20,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import presets, wording
+from keras_transformer import presets, tasks, wording
 from keras_transformer.cli import (
     device_flags,
     field_flags,
@@ -42,7 +42,7 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "Folder for checkpoints, logs and model.keras."
 )
 _TASK = flags.DEFINE_enum(
-    "task", None, ["translation", "parsing"], "Task to train; default: the corpus's."
+    "task", None, tasks.NAMES, "Task to train; default: the corpus's."
 )
 _OPTIONS = field_flags.define(RunOptions, leave_out=device_flags.FIELDS)
 _SEED = field_flags.define(RunConfig, only=("seed",))["seed"]
@@ -112,7 +112,7 @@ def check_task(task: str) -> None:
             f"{_DATA_DIR.value} is for --task={task}. Prepare another, or leave --task "
             "out."
         )
-    if task == "parsing" and _OPTIONS["bleu_sentences"].value:
+    if not tasks.of(task).writes_text and _OPTIONS["bleu_sentences"].value:
         raise ValueError("--bleu_sentences is for --task=translation.")
 
 

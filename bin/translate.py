@@ -184,7 +184,7 @@ def check_flags() -> None:
             )
     if _FORMAT.value != "lines":
         _check_document_flags()
-    if _SAVED_MODEL.value is None:
+    if _SAVED_MODEL.value is None and _NBEST.value is not None:
         search_flags.check_num_best(_NBEST, model_flags.read_config())
 
 

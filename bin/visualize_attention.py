@@ -51,15 +51,17 @@ def main() -> dict:
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
     startup.import_tensorflow()
-    from keras_transformer import atomic_files
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer import atomic_files, opening
     from keras_transformer.visualization import attention, figures, heat_map, page
 
     language_flags.check_told([_SOURCE.value])
-    translator = ModelDir(MODEL_DIR.value).load_translator(
-        CHECKPOINT.value, languages=language_flags.given()
+    model = opening.open_model(
+        MODEL_DIR.value,
+        None,
+        checkpoint=CHECKPOINT.value,
+        languages=language_flags.given(),
     )
-    record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
+    record = attention.record_attention(model.searcher, _SOURCE.value, _TARGET.value)
     num_layers = record.num_layers(_ATTENTION.value)
     layer = num_layers if _LAYER.value is None else _LAYER.value
     if output.suffix.lower() == ".png":

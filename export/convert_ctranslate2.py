@@ -35,15 +35,15 @@ def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     startup.import_tensorflow()
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.opening import open_model
     from keras_transformer.serving import ctranslate2_converter
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(
-        CHECKPOINT.value, precision="float32"
+    model = open_model(
+        MODEL_DIR.value, None, checkpoint=CHECKPOINT.value, precision="float32"
     )
     with programs.needing("ctranslate2", "Converting"):
         ctranslate2_converter.convert(
-            translator, _OUTPUT_DIR.value, _QUANTIZATION.value
+            model.searcher, _OUTPUT_DIR.value, _QUANTIZATION.value
         )
     print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
     return {"output_dir": _OUTPUT_DIR.value, "quantization": _QUANTIZATION.value}

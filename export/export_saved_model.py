@@ -20,6 +20,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
+from keras_transformer import tasks
 from keras_transformer.cli import (
     ensemble_flags,
     language_flags,
@@ -110,27 +111,26 @@ def main() -> dict:
     programs.check_given(MODEL_DIR, _EXPORT_DIR)
     check_flags()
     startup.import_tensorflow()
+    from keras_transformer.opening import open_model
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import saved_model
     from keras_transformer.translation import exported_model
 
     model_dir = ModelDir(MODEL_DIR.value)
-    is_parser = model_dir.read_config().task == "parsing"
+    model_dir.check_is_run()
     checkpoint = model_dir.choose(CHECKPOINT.value)
     ensemble = ensemble_flags.choose()
-    load, options = model_dir.load_parser, {}
-    if not is_parser:
-        load = model_dir.load_translator
-        options["languages"] = language_flags.given()
-        options["shortlist"] = SHORTLIST.value
-        options["ensemble"] = ensemble
-    searcher = load(
-        str(checkpoint.path),
+    of_translators = {"shortlist": SHORTLIST.value, "ensemble": ensemble}
+    searcher = open_model(
+        MODEL_DIR.value,
+        None,
+        checkpoint=str(checkpoint.path),
         precision=_PRECISION.value,
+        languages=language_flags.given(),
         **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
-        **options,
-    )
+        **{name: value for name, value in of_translators.items() if value},
+    ).searcher
     version = saved_model.export(
         searcher,
         _EXPORT_DIR.value,
@@ -161,7 +161,7 @@ def check_flags() -> None:
     config = model_flags.read_config()
     translating = (_NBEST, _SIGNATURES, SHORTLIST, ENSEMBLE)
     for flag in (*translating, SOURCE_LANGUAGE, TARGET_LANGUAGE):
-        if config.get("task") == "parsing" and flag.value is not None:
+        if config.get("task") == tasks.PARSING.name and flag.value is not None:
             raise ValueError(
                 f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
                 "parser, whose export has only the signature parse."
@@ -205,7 +205,6 @@ def describe(model_dir, searcher, step: int) -> dict:
     import keras_transformer
 
     config = model_dir.read_config()
-    is_parser = config.task == "parsing"
     models = searcher.ensemble.models
     return {
         "keras_transformer": keras_transformer.__version__,
@@ -226,12 +225,16 @@ def describe(model_dir, searcher, step: int) -> dict:
         "num_parameters": sum(model.count_params() for model in models),
         "decoding": dataclasses.asdict(searcher.decoding),
         "shortlist": searcher.shortlist is not None,
-        **(_symbols_of(searcher.vocabulary) if is_parser else {}),
+        **_symbols_of(searcher),
     }
 
 
-def _symbols_of(vocabulary):
-    return {"labels": list(vocabulary.labels), "tags": list(vocabulary.tags)}
+def _symbols_of(searcher):
+    """Return what a parser writes."""
+    symbols = getattr(searcher, "vocabulary", None)
+    if symbols is None:
+        return {}
+    return {"labels": list(symbols.labels), "tags": list(symbols.tags)}
 
 
 def run() -> None:

@@ -38,10 +38,11 @@ def main() -> dict:
     programs.check_given(MODEL_DIR)
     startup.import_tensorflow()
     from keras_transformer.hardware import describe
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.opening import open_model
     from keras_transformer.serving import saved_model
 
-    translator = ModelDir(MODEL_DIR.value).load_translator(CHECKPOINT.value)
+    model = open_model(MODEL_DIR.value, None, checkpoint=CHECKPOINT.value)
+    translator = model.searcher
     if _EXPORT_DIR.value is not None:
         kills.export_until_killed(translator, _EXPORT_DIR.value)
     texts = saved_model.trial_texts(translator, 16)

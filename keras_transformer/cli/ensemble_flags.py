@@ -19,7 +19,7 @@ ENSEMBLE = flags.DEFINE_list(
 
 
 def choose() -> list[tuple[pathlib.Path, pathlib.Path]]:
-    """Return what `ModelDir.choose_ensemble` finds for the flag.
+    """Return what `ensembles.choose` finds for the flag.
 
     Raises:
         FileNotFoundError: If a folder has no model.
@@ -27,7 +27,6 @@ def choose() -> list[tuple[pathlib.Path, pathlib.Path]]:
     """
     if not ENSEMBLE.value:
         return []
-    from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.opening import ensembles
 
-    first = ModelDir(MODEL_DIR.value)
-    return first.choose_ensemble(ENSEMBLE.value, language_flags.given())
+    return ensembles.choose(MODEL_DIR.value, ENSEMBLE.value, language_flags.given())

@@ -26,7 +26,7 @@ TARGET_LANGUAGE = flags.DEFINE_string(
 
 
 def given() -> tuple[str | None, str | None]:
-    """Return the source and the target language, for `ModelDir.load_translator`."""
+    """Return the source and the target language, for `opening.open_model`."""
     return SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value
 
 
@@ -50,7 +50,8 @@ def check_told(texts: Iterable[str], model: ModelFacts | None = None) -> None:
     if model is None:
         from keras_transformer.runs.model_dir import ModelDir
 
-        model = ModelDir(MODEL_DIR.value).load_told_tokenizer(given())
+        model_dir = ModelDir(MODEL_DIR.value)
+        model = model_dir.told(model_dir.load_tokenizer(), given())
     look = reader(model)
     for number, text in enumerate(texts, start=1):
         told_languages.check(look, number, [text])

@@ -33,7 +33,7 @@ def weights(saved_model: flags.FlagHolder) -> pathlib.Path:
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(MODEL_DIR.value)
-    model_dir.read_config()  # its error says that there is no model
+    model_dir.check_is_run()
     return model_dir.choose(CHECKPOINT.value).path
 
 
@@ -74,7 +74,7 @@ def open_model(
         return opening.open_model(saved_model.value, use, sampling=sampling)
     from keras_transformer.runs.model_dir import ModelDir
 
-    ModelDir(MODEL_DIR.value).read_config()  # its error says that there is no model
+    ModelDir(MODEL_DIR.value).check_is_run()
     options = {"checkpoint": CHECKPOINT.value, **options}
     return opening.open_model(MODEL_DIR.value, use, sampling=sampling, **options)
 

@@ -59,7 +59,7 @@ ALL = (
 def given() -> dict[str, Any]:
     """Return the fields of `DecodingConfig` that the flags replace.
 
-    `ModelDir.load_translator` and `load_parser` take them.
+    `opening.open_model` takes them.
     """
     return {flag.name: flag.value for flag in ALL if flag.value is not None}
 

@@ -21,6 +21,7 @@ from keras_transformer import (
     config,
     json_files,
     language_tokens,
+    tasks,
     text_files,
     wording,
 )
@@ -417,7 +418,7 @@ def _sums(parts, counts) -> dict[str, metadata.SplitMetadata]:
 def report(prepared: metadata.DataMetadata) -> str:
     """Describe a prepared folder in a few lines."""
     own = prepared.target_vocab_size
-    kind = "symbols" if prepared.task == "parsing" else "pieces of targets"
+    kind = tasks.of(prepared.task).target_noun
     directions = [(prepared.source_language, prepared.target_language)] + [
         (each.source_language, each.target_language) for each in prepared.corpora
     ]

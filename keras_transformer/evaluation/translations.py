@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_transformer import text_files
 from keras_transformer.evaluation.perplexity import reference_perplexity
+from keras_transformer.opening import open_model
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
@@ -31,11 +32,11 @@ def translate_and_measure(
         sources: Source texts.
         references: Their reference translations.
         checkpoint: Which weights; see `ModelDir.choose`.
-        languages: Source and target language, for `ModelDir.load_translator`; the
-            target is left out if the model has one only. A source that begins with
-            another target language keeps it.
+        languages: Source and target language, for `open_model`; the target is left out
+            if the model has one only. A source that begins with another target language
+            keeps it.
         batch_size: Sources translated at once.
-        **options: Further arguments of `ModelDir.load_translator`.
+        **options: Further options of `open_model`.
 
     Returns:
         The translations and the perplexity per subword.
@@ -43,13 +44,11 @@ def translate_and_measure(
     Raises:
         ValueError: If the model has several languages, but not this one.
     """
-    run = ModelDir(model_dir)
-    if not run.load_tokenizer().is_multilingual:
+    if not ModelDir(model_dir).load_tokenizer().is_multilingual:
         languages = languages[0], None
-    translator = run.load_translator(checkpoint, languages=languages, **options)
-    translator = translator.with_prepared_weights(
-        program_sizes=translator.sizes_of_large_batches()
-    )
+    translator = open_model(
+        model_dir, checkpoint=checkpoint, languages=languages, **options
+    ).searcher
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)

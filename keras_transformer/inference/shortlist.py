@@ -20,7 +20,6 @@ from keras_transformer import atomic_files
 from keras_transformer.config import ModelConfig
 from keras_transformer.decoding.rules import TokenRule
 
-FILE_NAME = "shortlist.npz"
 FORMAT_VERSION = 1
 
 _REMEDY = "Make it with bin/make_shortlist.py"

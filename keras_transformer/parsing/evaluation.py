@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer import wording
+from keras_transformer import tasks, wording
 from keras_transformer.data import metadata
-from keras_transformer.parsing import Tree, preparation
+from keras_transformer.parsing import Tree
 from keras_transformer.treebank import analysis, evalb, trees
 from keras_transformer.treebank.evalb_parameters import (
     COLLINS,
@@ -64,7 +64,7 @@ def read_gold(data_dir: str | os.PathLike, split: str) -> list[Tree]:
     """
     folder = pathlib.Path(data_dir)
     described = metadata.read_metadata(folder)
-    if described.task != preparation.TASK:
+    if described.task != tasks.PARSING.name:
         raise ValueError(
             f"The corpus in {folder} is prepared for --task={described.task}, but a "
             "parser is scored on trees. Choose another --data_dir."

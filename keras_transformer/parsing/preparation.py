@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer import config, data
+from keras_transformer import config, data, tasks
 from keras_transformer.data.corpora import SPLITS
 from keras_transformer.parsing import symbols
 from keras_transformer.treebank import linearisation, trees
 from keras_transformer.treebank.substitution import Substitution
-
-TASK = "parsing"
 
 # Takes the place of the target language's code in `metadata.json`.
 TARGET_LANGUAGE = "trees"
@@ -196,7 +194,7 @@ class TreeSymbols:
         vocabulary: The vocabulary of the training trees.
     """
 
-    task = TASK
+    task = tasks.PARSING.name
 
     def __init__(self, vocabulary: symbols.SymbolVocabulary):
         self.vocabulary = vocabulary

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import math
 import os
 import pathlib
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_transformer import atomic_files, json_files, tokenization
-from keras_transformer.inference import shortlist as shortlist_lib
-from keras_transformer.inference.translator import Translator
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
-from keras_transformer.parsing import symbols
-from keras_transformer.parsing.parser import Parser
 from keras_transformer.runs.checkpoints import (
     Checkpoint,
     CheckpointFolder,
@@ -38,12 +32,6 @@ CHOICES = ("averaged", "best", "latest")
 # Bytes that `model.keras` needs for a variable beside its values: 1,300 to 3,100 of
 # models with one layer and with six.
 _FILE_OVERHEAD = 4096
-
-# Name of a model of each task, and the program that uses it.
-_TASKS = {
-    "translation": ("a translation model", "bin/translate.py"),
-    "parsing": ("a parser", "bin/parse.py"),
-}
 
 
 class ModelDir:
@@ -62,11 +50,11 @@ class ModelDir:
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"
         # Vocabulary of tree symbols; only parsers have it.
-        self.labels_path = self.path / symbols.FILE_NAME
+        self.labels_path = self.path / "labels.json"
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
         # Made by bin/make_shortlist.py.
-        self.shortlist_path = self.path / shortlist_lib.FILE_NAME
+        self.shortlist_path = self.path / "shortlist.npz"
 
     def checkpoints(self, kind: str = "checkpoints") -> CheckpointFolder:
         """Return the folder "checkpoints", "best" or "averaged"."""
@@ -77,6 +65,14 @@ class ModelDir:
         """Write `config.json`."""
         json_files.write(self.config_path, config.to_json())
 
+    def check_is_run(self) -> None:
+        """Raise FileNotFoundError unless the folder has a configuration."""
+        if not self.config_path.is_file():
+            raise FileNotFoundError(
+                f"No model in {self.path}: it has no config.json. Train first with "
+                f"bin/train.py --model_dir={self.path}, or correct --model_dir."
+            )
+
     def read_config(self) -> RunConfig:
         """Read `config.json`.
 
@@ -84,11 +80,7 @@ class ModelDir:
             FileNotFoundError: If there is none.
             ValueError: If it cannot be read, or has another format version.
         """
-        if not self.config_path.is_file():
-            raise FileNotFoundError(
-                f"No model in {self.path}: it has no config.json. Train first with "
-                f"bin/train.py --model_dir={self.path}, or correct --model_dir."
-            )
+        self.check_is_run()
         remedy = "train again into another --model_dir"
         return RunConfig.from_json(
             json_files.read(self.config_path, FORMAT_VERSION, remedy)
@@ -142,44 +134,42 @@ class ModelDir:
         """Load the tokenizer that the model was trained with."""
         return tokenization.load(self.tokenizer_path)
 
-    def load_told_tokenizer(
-        self, languages: tuple[str | None, str | None] = (None, None)
+    def told(
+        self,
+        tokenizer: Any,
+        languages: tuple[str | None, str | None],
+        config: RunConfig | None = None,
     ) -> Any:
-        """Load the tokenizer for some languages.
+        """Return the run's tokenizer for some languages.
 
         Args:
-            languages: As in `load_translator`.
+            tokenizer: From `load_tokenizer`.
+            languages: Codes of source and target language; None: the one chosen at the
+                model's import, or the run's `default_language`.
+            config: The run's configuration; None: it is read if it is needed.
 
         Raises:
             ValueError: If the model has no such language.
         """
-        return self._told(self.load_tokenizer(), languages)
-
-    def _told(self, tokenizer, languages):
-        """Return a tokenizer for some languages, as in `load_told_tokenizer`."""
         source, target = languages
         if target is None and tokenizer.language_tokens:
-            target = self.read_config().default_language
+            target = (config or self.read_config()).default_language
         return tokenizer.with_languages(source, target)
 
-    def load_labels(self) -> symbols.SymbolVocabulary:
-        """Load the symbols of a parser.
-
-        Raises:
-            FileNotFoundError: If the run is not of a parser.
-        """
-        return symbols.load(self.labels_path)
-
     def load_model(
-        self, checkpoint: str | None = None, precision: str | None = None
+        self,
+        checkpoint: str | None = None,
+        precision: str | None = None,
+        config: RunConfig | None = None,
     ) -> Transformer:
         """Load the model with the weights that `choose` finds.
 
         Args:
             checkpoint: As in `choose`.
             precision: Name of a Keras dtype policy; None: the one used in training.
+            config: The run's configuration; None: it is read.
         """
-        config = self.read_config()
+        config = config or self.read_config()
         chosen = self.choose(checkpoint)
         with skip_weight_init():
             if chosen.path == self.model_path:
@@ -191,158 +181,6 @@ class ModelDir:
             recast = Transformer(config.model, dtype=precision)
             recast.set_weights(model.get_weights())
             return recast
-
-    def load_translator(
-        self,
-        checkpoint: str | None = None,
-        precision: str | None = None,
-        num_best: int = 1,
-        languages: tuple[str | None, str | None] = (None, None),
-        shortlist: bool | None = None,
-        ensemble: Sequence[tuple[pathlib.Path, pathlib.Path]] = (),
-        **decoding: Any,
-    ) -> Translator:
-        """Load model and tokenizer, ready to translate.
-
-        Args:
-            checkpoint: As in `choose`.
-            precision: As in `load_model`.
-            num_best: Hypotheses to return for each source.
-            languages: Codes of source and target language, for a multilingual model;
-                None: the one chosen at its import, or the run's `default_language`.
-            shortlist: Whether to search among the pieces of the run's shortlist alone.
-            ensemble: Folders and weights of further models, which search together
-                with this one; from `choose_ensemble`.
-            **decoding: Fields of `DecodingConfig`; None keeps the run's value.
-
-        Raises:
-            FileNotFoundError: If there is no model or no shortlist.
-            ValueError: If the model is a parser, or does not have a language, or the
-                shortlist does not match.
-        """
-        model, tokenizer, settings = self._load_for(
-            "translation", checkpoint, precision, decoding
-        )
-        found = None
-        if shortlist:
-            found = shortlist_lib.Shortlist.load(
-                self.shortlist_path, tokenizer.fingerprint
-            )
-        return Translator(
-            model,
-            self._told(tokenizer, languages),
-            settings,
-            num_best=num_best,
-            shortlist=found,
-            others=[
-                ModelDir(folder).load_model(str(weights), precision)
-                for folder, weights in ensemble
-            ],
-        )
-
-    def choose_ensemble(
-        self,
-        folders: Sequence[str | os.PathLike],
-        languages: tuple[str | None, str | None] = (None, None),
-    ) -> list[tuple[pathlib.Path, pathlib.Path]]:
-        """Find the weights of the models that search together with this one.
-
-        Args:
-            folders: Of the other runs.
-            languages: As in `load_translator`.
-
-        Returns:
-            Each folder with the path that `choose` finds in it.
-
-        Raises:
-            FileNotFoundError: If a folder has no model.
-            ValueError: If a folder is named twice, or its model is a parser, or has
-                another vocabulary or direction.
-        """
-        if not folders:
-            return []
-        paths = [self.path, *map(pathlib.Path, folders)]
-        if len({path.resolve() for path in paths}) < len(paths):
-            raise ValueError(
-                "A model twice is no ensemble: name each folder once. Received: "
-                f"{', '.join(map(str, paths))}."
-            )
-        direction, vocabulary = self._direction_and_vocabulary(languages)
-        chosen = []
-        for path in paths[1:]:
-            other = ModelDir(path)
-            try:
-                weights = other.choose().path
-                own_direction, own_vocabulary = other._direction_and_vocabulary(
-                    languages
-                )
-            except FileNotFoundError as error:
-                raise FileNotFoundError(
-                    f"No trained model in {path}: train it first, or correct "
-                    "--ensemble."
-                ) from error
-            if own_vocabulary != vocabulary:
-                raise ValueError(
-                    f"The models in {self.path} and {path} have different "
-                    "vocabularies. The models of an ensemble must be trained on the "
-                    "same --data_dir, or with bin/prepare_data.py --tokenizer_from."
-                )
-            if own_direction != direction:
-                raise ValueError(
-                    "The models of an ensemble must translate the same languages, but "
-                    f"{self.path} is for {direction}, and {path} for {own_direction}."
-                )
-            chosen.append((path, weights))
-        return chosen
-
-    def _direction_and_vocabulary(self, languages):
-        """Return such as "en-de" (None: the model has several), and what is hashed."""
-        config = self.read_config()
-        self._check_task(config, "translation")
-        tokenizer = self.load_tokenizer()
-        if tokenizer.is_multilingual:
-            return None, self.load_told_tokenizer(languages).fingerprint
-        direction = f"{config.source_language}-{config.target_language}"
-        return direction, tokenizer.fingerprint
-
-    def load_parser(
-        self,
-        checkpoint: str | None = None,
-        precision: str | None = None,
-        constrained: bool = True,
-        **decoding: Any,
-    ) -> Parser:
-        """Load model, tokenizer and labels, ready to parse.
-
-        Args:
-            checkpoint: As in `choose`.
-            precision: As in `load_model`.
-            constrained: Whether only trees are searched, as in `Parser`.
-            **decoding: Fields of `DecodingConfig`; None keeps the run's value.
-
-        Raises:
-            ValueError: If the model is not a parser.
-        """
-        model, tokenizer, settings = self._load_for(
-            "parsing", checkpoint, precision, decoding
-        )
-        return Parser(
-            model, tokenizer, self.load_labels(), settings, constrained=constrained
-        )
-
-    def _load_for(self, task, checkpoint, precision, decoding):
-        """Return model, tokenizer and search settings if the model has this task."""
-        config = self.read_config()
-        self._check_task(config, task)
-        given = {name: value for name, value in decoding.items() if value is not None}
-        settings = dataclasses.replace(config.decoding, **given)
-        model = self.load_model(checkpoint, precision)
-        return model, self.load_tokenizer(), settings
-
-    def _check_task(self, config, task):
-        if config.task != task:
-            kind, program = _TASKS[config.task]
-            raise ValueError(f"{self.path} is {kind}: use {program}.")
 
     def check_has_no_model(self, flag: str) -> None:
         """Raise an error unless a model can be written here; `flag` names the folder.

@@ -6,7 +6,7 @@ import math
 import pathlib
 from typing import Any
 
-from keras_transformer import data, tokenization
+from keras_transformer import data, tasks, tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.parsing import symbols
 from keras_transformer.presets import Preset
@@ -126,7 +126,7 @@ def alignment_head(
     ValueError if there is no alignment to guide it by.
     """
     weight, known = preset.training.guided_alignment, preset.model.alignment_head
-    if not weight or metadata.task != "translation":
+    if not weight or not tasks.of(metadata.task).writes_text:
         return known
     if not metadata.splits["train"].aligned_pairs:
         raise ValueError(

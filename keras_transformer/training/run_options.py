@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from keras_transformer import tasks
 from keras_transformer.config import check_at_least, check_choice
 
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
@@ -96,7 +97,7 @@ class RunOptions:
         The output of a parser is not text, so it has no BLEU.
         """
         sentences = self.bleu_sentences
-        if task == "parsing":
+        if not tasks.of(task).writes_text:
             sentences = 0
         elif sentences is None:
             sentences = _BLEU_SENTENCES

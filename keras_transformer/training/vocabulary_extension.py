@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer import text_files
+from keras_transformer import tasks, text_files
 from keras_transformer.config import PairEncoding
 from keras_transformer.data import EncodedCorpus, read_metadata
 from keras_transformer.layers.initialization import skip_weight_init
@@ -62,8 +62,7 @@ def extend_vocabulary(
     old, new = ModelDir(model_dir), ModelDir(output_dir)
     config = old.read_config()
     new.check_has_no_model("output_dir")
-    if config.task != "translation":
-        raise ValueError(f"{old.path} is a parser; only translation models grow.")
+    tasks.TRANSLATION.check(config.task, old.path, "only translation models grow.")
     neighbours = None
     if data_dir is not None:
         _check_tells_text(data_dir, old)

@@ -11,16 +11,15 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
     """Their translations are scored as they are."""
     cut = {"a": False, "b": True}
     translator = types.SimpleNamespace(
-        sizes_of_large_batches=lambda: [],
-        with_prepared_weights=lambda program_sizes: translator,
         translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
         decoding=DecodingConfig(max_input_length=1009),
     )
     place = types.SimpleNamespace(
         load_tokenizer=lambda: types.SimpleNamespace(is_multilingual=False),
-        load_translator=lambda checkpoint, languages: translator,
     )
+    model = types.SimpleNamespace(searcher=translator)
     monkeypatch.setattr(translations, "ModelDir", lambda path: place)
+    monkeypatch.setattr(translations, "open_model", lambda path, **options: model)
     monkeypatch.setattr(translations, "reference_perplexity", lambda *_: 7.0)
     found = translations.translate_and_measure("runs/any", ["a", "b"], ["c", "d"])
     assert found == (["a", "b"], 7.0)

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.pretrained import importing
-from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from keras_transformer.translation import program_sizes
 from keras_transformer.translation.program_sizes import Size
+from tests.searchers import load_searcher
 from tests.small_models import LINES, inputs_of, make_translator
 
 pytestmark = pytest.mark.long
@@ -146,7 +146,7 @@ def test_an_imported_model_gives_the_same_translations_in_cpp(
         tmp_path / "model",
         **(languages if name == "m2m100" else {}),
     )
-    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    translator = load_searcher(tmp_path / "model", extra_decode_length=5)
     check_same_outputs(
         runner,
         saved_model.export(

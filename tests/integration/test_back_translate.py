@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.opening import open_model
+from keras_transformer.opening import of_run, open_model
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
@@ -24,7 +24,7 @@ def translator():
 @pytest.fixture
 def back_translate(program_of, translator, monkeypatch, tmp_path):
     """Return what runs the program on lines, in blocks of 32."""
-    monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **__: translator)
+    monkeypatch.setattr(of_run, "_load_translator", lambda *_, **__: translator)
     monkeypatch.setattr(ModelDir, "choose", lambda *_: ModelDir(tmp_path))
     config = types.SimpleNamespace(
         task="translation", source_language="en", target_language="de"

@@ -19,6 +19,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
+from tests.searchers import load_searcher
 
 EARLIER = pathlib.Path(__file__).parent / "earlier_run"
 FLAGS = [
@@ -68,7 +69,7 @@ def test_an_earlier_run_and_its_export_translate_the_same(folder, expected, of_e
     if of_export:
         found = saved_model.translate(folder / "export" / "1", sources)
     else:
-        found = ModelDir(folder / "model").load_translator().translate(sources)
+        found = load_searcher(folder / "model").translate(sources)
     assert [each.text for each in found] == [each["translation"] for each in wanted]
     np.testing.assert_allclose(
         [each.score for each in found], [each["score"] for each in wanted], atol=1e-4

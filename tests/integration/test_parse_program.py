@@ -6,11 +6,12 @@ import re
 import pytest
 
 from keras_transformer.opening import open_model
-from keras_transformer.parsing import parse_files
+from keras_transformer.parsing import parse_files, symbols
 from keras_transformer.parsing.parser import ParseText
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.translation import exported_model
 from keras_transformer.treebank import drawing, trees
+from tests.searchers import load_searcher
 from tests.small_models import make_parser
 
 pytestmark = pytest.mark.long
@@ -44,7 +45,7 @@ def test_raw_text_becomes_trees_over_the_treebanks_words(
     assert summary == {"lines": 2, "skipped": 0, "invalid": 0}
     lines = output.read_text().splitlines()
     assert [words_of(line) for line in lines] == WORDS
-    parser = ModelDir(parser_dir).load_parser(beam_size=2)
+    parser = load_searcher(parser_dir, beam_size=2)
     assert lines == [str(tree) for tree in parser(WORDS)]
 
 
@@ -216,7 +217,9 @@ def test_a_model_of_the_other_task_is_refused(
 def test_an_export_says_what_it_is(parser_dir, parser_export):
     description = exported_model.read_description(parser_export)
     assert description["task"] == "parsing"
-    assert description["labels"] == [*ModelDir(parser_dir).load_labels().labels]
+    assert description["labels"] == [
+        *symbols.load(ModelDir(parser_dir).labels_path).labels
+    ]
     assert description["decoding"]["beam_size"] == 3
 
 

@@ -16,6 +16,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.tokenization import mapped
 from tests import small_models
+from tests.searchers import load_searcher
 from tests.training.small_runs import config_of, train
 
 pytestmark = pytest.mark.long
@@ -58,7 +59,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translator(folder):
-    return ModelDir(folder / "model").load_translator()
+    return load_searcher(folder / "model")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_the_language_may_be_in_the_text_or_an_argument(folder, translator):
     """The text has the last word; a text without words stays so."""
     told = [f">>de<< {text}" for text in TEXTS]
     expected = translator.translate(told)
-    chosen = ModelDir(folder / "model").load_translator(languages=(None, "de"))
+    chosen = load_searcher(folder / "model", languages=(None, "de"))
     assert chosen.translate(TEXTS) == expected
     assert chosen.translate(told) == expected
     back = [f">>en<< {text}" for text in TEXTS]
@@ -129,7 +130,7 @@ def test_unknown_languages_are_refused_with_those_there_are(folder):
     place = ModelDir(folder / "model")
     message = r"`target_language` must be one of the model's languages \(de, en\)"
     with pytest.raises(ValueError, match=message):
-        place.load_translator(languages=(None, "fr"))
+        load_searcher(place.path, languages=(None, "fr"))
 
 
 def test_the_program_takes_the_target_language_or_refuses(folder, program_of):
@@ -202,7 +203,7 @@ def test_the_first_line_that_is_told_wrong_is_named(
 @pytest.mark.parametrize("default", [None, "en"])
 def test_a_signature_takes_the_language_of_each_text(folder, translator, default):
     """Whatever the language of the source is said to be, and of other signatures."""
-    chosen = ModelDir(folder / "model").load_translator(languages=(None, default))
+    chosen = load_searcher(folder / "model", languages=(None, default))
     module = ServingModule(chosen)
     texts = [TEXTS[0], TEXTS[0], TEXTS[2], TEXTS[0]]
     codes = ["de", "en", "de", "fr"]
@@ -345,8 +346,8 @@ def test_text_files_tell_their_language_to_a_vocabulary_of_several(folder, progr
     model_dir = ModelDir(folder / "one_direction")
     tokenizer.save(model_dir.tokenizer_path)
     model_dir.write_config(config)
-    assert model_dir.load_told_tokenizer().default_language == "de"
-    assert model_dir.load_told_tokenizer((None, "en")).default_language == "en"
+    for language, told in ((None, "de"), ("en", "en")):
+        assert model_dir.told(tokenizer, (None, language)).default_language == told
     message = r"--target_language is needed: the vocabulary .*\(de, en\)"
     with pytest.raises(ValueError, match=message):
         prepare(data_dir=folder / "plain_any", **options)

@@ -11,6 +11,7 @@ import tqdm
 
 from keras_transformer import opening, presets, text_files
 from keras_transformer.cli.answers import Answers
+from keras_transformer.opening import of_run
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.serving import saved_model as saved_model_lib
@@ -362,7 +363,7 @@ def test_columns_are_for_the_best_translations_of_lines(
 def small_model(monkeypatch, tmp_path):
     """The translator of any model_dir."""
     translator = make_translator(num_best=2)
-    monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
+    monkeypatch.setattr(of_run, "_load_translator", lambda *_, **__: translator)
     config = types.SimpleNamespace(
         task="translation", source_language="en", target_language="de"
     )

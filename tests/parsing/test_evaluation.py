@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from keras_transformer.opening import open_model
 from keras_transformer.parsing import evaluation
 from keras_transformer.parsing.parser import Parse
 from keras_transformer.runs.model_dir import ModelDir
@@ -170,8 +171,8 @@ def test_a_model_dir_of_another_task_is_rejected_before_loading_weights(
     """The second folder has no weights, so the error must be about the task."""
     model_dir = ModelDir(translator_dir)
     with pytest.raises(ValueError, match="is a translation model: use bin/translate"):
-        model_dir.load_parser()
+        open_model(model_dir.path, "parse")
     other = ModelDir(tmp_path)
     other.write_config(dataclasses.replace(model_dir.read_config(), task="parsing"))
     with pytest.raises(ValueError, match="is a parser: use bin/parse.py"):
-        other.load_translator()
+        open_model(other.path, "translate")

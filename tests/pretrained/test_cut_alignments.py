@@ -1,5 +1,7 @@
 """Sources that are cut are aligned as the text that is left of them would be."""
 
+import functools
+
 import pytest
 import tensorflow as tf
 
@@ -7,12 +9,12 @@ from keras_transformer import tokenization
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.pretrained import importing
-from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.translation.pipeline import translate_in_batches
 from keras_transformer.translation.word_alignment import arguments_of, word_alignment
 from keras_transformer.words import words_of_text
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model
 
 # Plain, with characters that vocabularies lack or normalize, with spaces, and one that
@@ -31,7 +33,7 @@ def published(name, **languages):
         if not path.is_dir():
             pytest.skip(f"no published model: {name} is absent")
         importing.import_model(path, folder / "model", **languages)
-        return ModelDir(folder / "model").load_translator
+        return functools.partial(load_searcher, folder / "model")
 
     return load
 
@@ -41,7 +43,7 @@ def nllb(folder, shared_data):
     small_published.write_huggingface(folder / "published", "nllb")
     codes = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
     importing.import_model(folder / "published", folder / "model", **codes)
-    return ModelDir(folder / "model").load_translator
+    return functools.partial(load_searcher, folder / "model")
 
 
 def trained(train, language=None, **options):

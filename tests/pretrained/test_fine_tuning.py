@@ -10,6 +10,7 @@ from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import fine_tuning, run_setup
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 from tests.small_models import LINES
 
 SPLITS = ("train", "valid")
@@ -18,7 +19,7 @@ SIDES = ("source", "target")
 
 def perplexity_of(model_dir):
     return reference_perplexity(
-        model_dir.load_translator(), LINES, LINES, max_length=60
+        load_searcher(model_dir.path), LINES, LINES, max_length=60
     )
 
 

@@ -17,6 +17,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.tokenization import extension
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model
 
 TEXTS = [
@@ -145,7 +146,7 @@ def test_placeholders_and_tags_stay(tmp_path, how):
     translator = make_translator(with_symbols(how))
     write(translator, tmp_path / "published")
     importing.import_model(tmp_path / "published", tmp_path / "model")
-    again = ModelDir(tmp_path / "model").load_translator(**SETTINGS)
+    again = load_searcher(tmp_path / "model", **SETTINGS)
     ours, theirs = translator.tokenizer, again.tokenizer
     assert len(ours.placeholders) == 4
     assert theirs.placeholders == ours.placeholders
@@ -167,7 +168,7 @@ def test_translations_stay_the_same(both):
         translator.decoding, length_penalty="power", max_output_length=95
     )
     ours = Translator(translator.model, translator.tokenizer, settings)
-    again = model_dir.load_translator(**SETTINGS)
+    again = load_searcher(model_dir.path, **SETTINGS)
     assert again.decoding == settings
     for one, other in zip(ours.translate(LINES), again.translate(LINES), strict=True):
         assert other.text == one.text
@@ -181,7 +182,7 @@ def test_an_imported_model_is_written_as_it_was(shared_data, tmp_path, name):
         pytest.skip(f"no published model: {name} is absent")
     importing.import_model(published, tmp_path / "model")
     model_dir = ModelDir(tmp_path / "model")
-    translator, run = model_dir.load_translator(), model_dir.read_config()
+    translator, run = load_searcher(model_dir.path), model_dir.read_config()
     written = tmp_path / "written"
     huggingface_writer.write(translator, run, written, "A card.\n")
     for vocabulary in ("source.spm", "target.spm"):

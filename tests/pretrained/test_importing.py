@@ -17,6 +17,7 @@ from keras_transformer.pretrained import huggingface, importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 from tests.small_models import LINES, inputs_of
 
 SOURCE = np.array([[5, 9, 7, 4, 2], [6, 8, 2, 1, 1]], "int32")
@@ -45,7 +46,7 @@ def rows(tokens, lengths):
 
 def test_text_becomes_the_ids_of_the_original_library(published):
     model_dir, wanted, _ = published
-    translator = model_dir.load_translator()
+    translator = load_searcher(model_dir.path)
     tokens, truncated = translator.source_tokens(tf.constant(wanted["texts"]))
     lengths = translator.lengths(tokens)
     assert rows(tokens.numpy(), lengths.numpy()) == wanted["source_ids"]
@@ -68,7 +69,7 @@ def test_encoder_outputs_and_logits_are_those_of_the_original_library(published)
 @pytest.mark.parametrize(("kind", "beam_size"), [("greedy", 1), ("beam", 4)])
 def test_searches_find_the_outputs_of_the_original_library(published, kind, beam_size):
     model_dir, wanted, _ = published
-    translator = model_dir.load_translator(beam_size=beam_size)
+    translator = load_searcher(model_dir.path, beam_size=beam_size)
     tokens, _ = translator.source_tokens(tf.constant(wanted["texts"]))
     limits = tf.fill([len(wanted["texts"])], wanted["generate"]["max_new_tokens"])
     prefix = translator.own_prefix(tf.size(limits))
@@ -86,7 +87,7 @@ def test_searches_find_the_outputs_of_the_original_library(published, kind, beam
 @pytest.mark.long
 def test_the_export_translates_the_same(published, tmp_path):
     model_dir, wanted, _ = published
-    translator = model_dir.load_translator()
+    translator = load_searcher(model_dir.path)
     version = saved_model.export(
         translator, tmp_path / "export", signatures=["serving_default"]
     )
@@ -207,7 +208,7 @@ def test_no_search_chooses_a_suppressed_id(tmp_path, place):
     tensors["final_logits_bias"][0, original.config.pad_id] = 50.0
     save_file(tensors, path)
     importing.import_model(tmp_path / "published", tmp_path / "model")
-    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    translator = load_searcher(tmp_path / "model", extra_decode_length=5)
     found = translator.search(translator.source_tokens(tf.constant(["one two"]))[0])
     length = int(found.lengths[0, 0])
     assert length > 1
@@ -762,7 +763,7 @@ def test_targets_have_a_sentencepiece_model_and_a_language_of_their_own(tmp_path
     (source,), (target,) = tokenizer.encode(["one"]), tokenizer.encode_target(["one"])
     assert (source[0], target[0]) == prefixes
     assert source[1:].tolist() == target[1:].tolist()
-    found = ModelDir(tmp_path / "model").load_translator().translate(["", "one two"])
+    found = load_searcher(tmp_path / "model").translate(["", "one two"])
     assert (found[0].text, found[0].score) == ("", 0.0)
 
 
@@ -774,7 +775,7 @@ def test_signatures_of_an_imported_model_answer(tmp_path, family):
     importing.import_model(
         tmp_path / "published", tmp_path / "model", **languages(family)
     )
-    translator = ModelDir(tmp_path / "model").load_translator(extra_decode_length=5)
+    translator = load_searcher(tmp_path / "model", extra_decode_length=5)
     version = saved_model.export(
         translator, tmp_path / "export", signatures=["sample", "score", "prefix"]
     )

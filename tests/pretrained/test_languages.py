@@ -8,6 +8,7 @@ from keras_transformer.pretrained import importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving.signatures import ServingModule
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 
 TEXTS = ["one two three", "zwei eins", ""]
 
@@ -60,10 +61,10 @@ def test_nllb_with_the_language_after_the_text_is_refused(tmp_path):
 @pytest.mark.long
 def test_a_model_translates_between_other_languages_than_at_its_import(pairs):
     forward, backward = pairs
-    expected = backward.load_translator().translate(TEXTS)
-    chosen = forward.load_translator(languages=("de", "en"))
+    expected = load_searcher(backward.path).translate(TEXTS)
+    chosen = load_searcher(forward.path, languages=("de", "en"))
     assert chosen.translate(TEXTS) == expected
-    assert forward.load_translator().translate(TEXTS) != expected
+    assert load_searcher(forward.path).translate(TEXTS) != expected
 
 
 @pytest.mark.long
@@ -87,13 +88,13 @@ def test_the_program_takes_the_languages(pairs, program_of, tmp_path):
 @pytest.mark.long
 def test_a_signature_takes_the_languages_of_each_text(pairs):
     forward, backward = pairs
-    module = ServingModule(forward.load_translator())
+    module = ServingModule(load_searcher(forward.path))
     codes = tf.constant([["en", "de", "en", "en"], ["de", "en", "de", "tlh"]])
     texts = [TEXTS[0], TEXTS[0], TEXTS[2], TEXTS[0]]
     found = module.multilingual(tf.constant(texts), codes[0], codes[1])
     expected = [
-        forward.load_translator().translate(TEXTS[:1])[0],
-        backward.load_translator().translate(TEXTS[:1])[0],
+        load_searcher(forward.path).translate(TEXTS[:1])[0],
+        load_searcher(backward.path).translate(TEXTS[:1])[0],
     ]
     translations = [text.decode() for text in found["translation"].numpy()]
     assert translations == [expected[0].text, expected[1].text, "", ""]
@@ -104,7 +105,7 @@ def test_a_signature_takes_the_languages_of_each_text(pairs):
 
 @pytest.mark.long
 def test_the_language_that_begins_a_translation_has_no_score(pairs):
-    translator = pairs[0].load_translator(length_penalty_alpha=0.0)
+    translator = load_searcher(pairs[0].path, length_penalty_alpha=0.0)
     found = translator.align_batch(tf.constant(TEXTS[:1]))
     (log_probs,), (score,) = found["log_probabilities"].numpy(), found["scores"].numpy()
     assert log_probs[0] == 0
@@ -114,8 +115,8 @@ def test_the_language_that_begins_a_translation_has_no_score(pairs):
 
 def test_unknown_languages_are_refused_with_those_there_are(pairs, tmp_path):
     with pytest.raises(ValueError, match=r"`target_language` must be .*\(de, en\)"):
-        pairs[0].load_translator(languages=(None, "tlh"))
+        load_searcher(pairs[0].path, languages=(None, "tlh"))
     small_published.write_huggingface(tmp_path / "published")
     importing.import_model(tmp_path / "published", tmp_path / "model")
     with pytest.raises(ValueError, match="this model translates one pair"):
-        ModelDir(tmp_path / "model").load_translator(languages=("en", None))
+        load_searcher(tmp_path / "model", languages=("en", None))

@@ -10,8 +10,8 @@ import pytest
 
 from keras_transformer.config import DecodingConfig
 from keras_transformer.pretrained import importing
-from keras_transformer.runs.model_dir import ModelDir
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 
 LABELS = {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
 # What conversions of OPUS-MT have had from BART's configuration.
@@ -304,7 +304,7 @@ def test_a_model_with_a_published_configuration_translates(tmp_path, name):
     importing.import_model(
         tmp_path / "published", tmp_path / "model", "auto", *languages
     )
-    translator = ModelDir(tmp_path / "model").load_translator()
+    translator = load_searcher(tmp_path / "model")
     (found,) = translator.translate(["one two three"])
     assert found.text
 

@@ -12,6 +12,7 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.server import model_loading, server
 from keras_transformer.server.server_config import ServerConfig
 from keras_transformer.serving.signatures import ServingModule
+from tests.searchers import load_searcher
 
 TEXTS = ["A man rides a bicycle.", "Hello!", "Two dogs run."]
 
@@ -29,7 +30,7 @@ def model_dir(shared_data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def translator(model_dir):
     """One for all tests: it traces its search once."""
-    return model_dir.load_translator()
+    return load_searcher(model_dir.path)
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +49,21 @@ def expected(translator):
 @pytest.mark.parametrize("code", ["deu", "nld"])
 def test_the_language_may_be_an_argument(model_dir, expected, code):
     assert model_dir.load_tokenizer().languages == {"deu": 2, "nld": 3}
-    chosen = model_dir.load_translator(languages=("eng", code))
+    chosen = load_searcher(model_dir.path, languages=("eng", code))
     assert [each.text for each in chosen.translate(TEXTS)] == expected[code]
     assert expected["deu"] != expected["nld"]
 
 
 def test_an_unknown_language_is_refused_with_those_there_are(model_dir):
     with pytest.raises(ValueError, match=r"must be one of .*\(deu, nld\).*'fra'"):
-        model_dir.load_translator(languages=(None, "fra"))
+        load_searcher(model_dir.path, languages=(None, "fra"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("default", [None, "nld"])
 def test_the_signature_takes_the_language_of_each_text(model_dir, expected, default):
     """A language in the text comes first; of an unknown one nothing is translated."""
-    module = ServingModule(model_dir.load_translator(languages=(None, default)))
+    module = ServingModule(load_searcher(model_dir.path, languages=(None, default)))
     rows = [
         (TEXTS[0], "deu", expected["deu"][0]),
         (TEXTS[0], "nld", expected["nld"][0]),
@@ -204,7 +205,7 @@ def test_an_export_is_told_languages(model_dir, translator, program_of, tmp_path
 def test_the_language_of_the_import_is_that_of_texts_without(shared_data, tmp_path):
     folder = shared_data / "pretrained" / "opus_mt_tc_big"
     importing.import_model(folder, tmp_path / "nld", target_language="nld")
-    told = ModelDir(tmp_path / "nld").load_translator()
+    told = load_searcher(tmp_path / "nld")
     chosen = told.tokenizer.with_languages(None, "nld")
     assert told.tokenizer.encode(TEXTS[:1])[0].tolist()[0] == 3
     assert chosen.default_language == told.tokenizer.default_language == "nld"

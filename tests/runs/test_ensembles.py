@@ -9,7 +9,9 @@ import pytest
 
 from keras_transformer import tokenization
 from keras_transformer.inference.translator import Translator
+from keras_transformer.opening import ensembles
 from keras_transformer.runs.model_dir import ModelDir
+from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model, make_translator, write_model
 
 
@@ -38,28 +40,28 @@ def write_other(folder, vocabulary_lines=LINES, **fields):
 
 def test_runs_of_one_vocabulary_search_together(first, tmp_path):
     other = write_other(tmp_path / "other")
-    ensemble = first.choose_ensemble([other])
+    ensemble = ensembles.choose(first.path, [other])
     assert ensemble == [(other, other / "model.keras")]
-    translator = first.load_translator(ensemble=ensemble)
+    translator = load_searcher(first.path, ensemble=ensemble)
     depths = [model.config.num_layers for model in translator.ensemble.models]
     assert depths == [2, 1]
 
 
 def test_runs_that_cannot_search_together_are_named(first, tmp_path):
     with pytest.raises(ValueError, match=r"first and .*words have different vocabular"):
-        first.choose_ensemble([write_other(tmp_path / "words", LINES[:3])])
+        ensembles.choose(first.path, [write_other(tmp_path / "words", LINES[:3])])
     back = {"source_language": "de", "target_language": "en"}
     with pytest.raises(ValueError, match=r"first is for en-de, and .*back for de-en"):
-        first.choose_ensemble([write_other(tmp_path / "back", **back)])
+        ensembles.choose(first.path, [write_other(tmp_path / "back", **back)])
     parser = write_other(tmp_path / "parser", task="parsing")
     with pytest.raises(ValueError, match=r"parser is a parser: use bin/parse\.py"):
-        first.choose_ensemble([parser])
+        ensembles.choose(first.path, [parser])
     with pytest.raises(ValueError, match="name each folder once. Received: .*first, "):
-        first.choose_ensemble([tmp_path / "back", tmp_path / "back" / "."])
+        ensembles.choose(first.path, [tmp_path / "back", tmp_path / "back" / "."])
     with pytest.raises(
         FileNotFoundError, match="No trained model in .*nothing: .* --ensemble"
     ):
-        first.choose_ensemble([tmp_path / "nothing"])
+        ensembles.choose(first.path, [tmp_path / "nothing"])
 
 
 def test_models_of_several_languages_search_for_one_of_them(tmp_path):
@@ -67,12 +69,12 @@ def test_models_of_several_languages_search_for_one_of_them(tmp_path):
     for name in ("first", "other"):
         write_model(make_translator(placeholders=symbols), tmp_path / name)
     first, other = ModelDir(tmp_path / "first"), tmp_path / "other"
-    (chosen,) = first.choose_ensemble([other], (None, "fr"))
+    (chosen,) = ensembles.choose(first.path, [other], (None, "fr"))
     assert chosen == (other, other / "model.keras")
-    translator = first.load_translator(languages=(None, "fr"), ensemble=[chosen])
+    translator = load_searcher(first.path, languages=(None, "fr"), ensemble=[chosen])
     assert translator.tokenizer.source_prefix_id == translator.tokenizer.languages["fr"]
     with pytest.raises(ValueError, match="target_language.*Received: 'it'"):
-        first.choose_ensemble([other], (None, "it"))
+        ensembles.choose(first.path, [other], (None, "it"))
 
 
 def test_a_member_is_looked_for_before_checkpoints_are_followed(program_of, tmp_path):

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from starlette import testclient
 
-from keras_transformer.opening import open_model
-from keras_transformer.runs.model_dir import ModelDir
+from keras_transformer.opening import of_run, open_model
 from keras_transformer.server import model_loading, server, tf_serving_rest
 from keras_transformer.server.server_config import ServerConfig
 from tests.server.fake_model import FakeModel
@@ -320,7 +319,7 @@ def test_a_trained_model_is_served_as_its_export_is(
 ):
     """With the same signatures, inputs, outputs and answers."""
     translator = make_translator()
-    monkeypatch.setattr(ModelDir, "load_translator", lambda *_, **options: translator)
+    monkeypatch.setattr(of_run, "_load_translator", lambda *_, **__: translator)
     model = model_loading.served(open_model(translator_dir, "serve"))
     assert model.target_language == "trees"
     _, expected, client = exported

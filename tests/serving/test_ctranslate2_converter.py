@@ -10,10 +10,10 @@ from keras_transformer import tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.inference.translator import Translator
 from keras_transformer.pretrained import importing
-from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import ctranslate2_converter
 from keras_transformer.serving.signatures import ServingModule
 from tests.pretrained import small_published
+from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model
 
 PAIRS = [("one two three", "zwei eins"), ("A dog runs!", "Ein Hund läuft."), ("2", "3")]
@@ -237,9 +237,7 @@ def test_an_imported_marian_model_translates_as_with_ctranslate2s_converter(
 ):
     folder = shared_data / "pretrained" / "marian"
     importing.import_model(folder, tmp_path / "model")
-    ctranslate2_converter.convert(
-        ModelDir(tmp_path / "model").load_translator(), tmp_path / "ours"
-    )
+    ctranslate2_converter.convert(load_searcher(tmp_path / "model"), tmp_path / "ours")
     vocabulary = str(folder / "vocab.yml")
     ctranslate2.converters.MarianConverter(
         str(folder / "model.npz"), [vocabulary, vocabulary]
@@ -268,7 +266,7 @@ def test_a_model_of_two_vocabularies_translates_as_with_ctranslate2s_converter(
     folder = tmp_path / "published"
     small_published.write_marian(folder, separate=True, tied=tied)
     importing.import_model(folder, tmp_path / "model")
-    translator = ModelDir(tmp_path / "model").load_translator()
+    translator = load_searcher(tmp_path / "model")
     ctranslate2_converter.convert(translator, tmp_path / "ours")
     ctranslate2.converters.MarianConverter(
         str(folder / "model.npz"),

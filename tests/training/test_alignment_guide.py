@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from keras_transformer import data, presets, tokenization
 from keras_transformer.data import WordAlignments
-from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import divergence, run_setup
 from keras_transformer.training.guided_alignment import AlignmentGuide
 from keras_transformer.translation.pipeline import translate_in_batches
 from tests import small_corpus
 from tests.model.test_train_step import assert_same, batch, make, trained_weights
+from tests.searchers import load_searcher
 from tests.small_corpus import WORDS
 from tests.training.small_runs import config_of, train, weights
 from tests.training.test_mixture_run import Interrupting, KilledError
@@ -192,7 +192,7 @@ def trained_on_reversed_words(corpus, folder, weight):
     config = dataclasses.replace(config, model=model)
     rare = {"checkpoint_every_steps": 300, "evaluate_every_steps": 300}
     train(corpus, folder, config, **rare)
-    return ModelDir(folder).load_translator(beam_size=1)
+    return load_searcher(folder, beam_size=1)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from absl.testing import flagsaver
 
 from keras_transformer import data, presets
 from keras_transformer.cli import device_flags
+from keras_transformer.parsing import symbols
 from keras_transformer.runs import averaging
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import fine_tuning, run_checks, run_setup
@@ -72,7 +73,7 @@ def test_a_parser_is_trained_and_keeps_its_labels(corpus, trained):
     place = ModelDir(folder)
     metadata, config = data.read_metadata(corpus), place.read_config()
     assert (config.task, config.labels_hash) == ("parsing", metadata.labels_hash)
-    assert place.load_labels().fingerprint == metadata.labels_hash
+    assert symbols.load(place.labels_path).fingerprint == metadata.labels_hash
     assert config.model.vocab_size == metadata.vocab_size == 290
     assert config.model.target_vocab_size == metadata.target_vocab_size == 11
     model = place.load_model()
@@ -135,4 +136,4 @@ def test_a_translation_has_one_vocabulary(tmp_path):
     assert config.model.target_vocab_size is None
     assert run_checks.load_labels(corpus, config) is None
     with pytest.raises(FileNotFoundError, match="No labels at .*labels.json"):
-        ModelDir(tmp_path).load_labels()
+        symbols.load(ModelDir(tmp_path).labels_path)

@@ -7,6 +7,7 @@ from keras_transformer import data
 from keras_transformer.config import ModelConfig, PairEncoding
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import vocabulary_extension
+from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model, write_run
 
 NEW = ["snowboard snowboards", "two dogs, two snowboards"] * 3
@@ -34,7 +35,7 @@ def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
     assert lines[0] == "added 1 symbol, 2 characters and 10 longer pieces: 313 in all"
     assert summary["tokens_after"] < summary["tokens_before"]
     old, new = ModelDir(folder / "model"), ModelDir(folder / "larger")
-    before, after = old.load_translator(), new.load_translator()
+    before, after = load_searcher(old.path), load_searcher(new.path)
     source = before.tokenizer.encode_rows(LINES)
     assert after.tokenizer.encode_rows(LINES).tolist() == source.tolist()
     inputs = before.model.shift_right(source)

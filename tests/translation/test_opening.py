@@ -1,10 +1,12 @@
 """One way to a run, an export and a parser."""
 
 import functools
+import pathlib
 
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import tokenization
 from keras_transformer.opening import open_model
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
@@ -47,6 +49,27 @@ def test_a_run_and_its_export_translate_alike(run, small_export):
     assert of_run.searcher.tokenizer is not None and of_export.searcher is None
     assert (of_run.source_language, of_run.target_language) == ("en", "de")
     assert of_run.max_input_length == 23
+
+
+def test_a_program_reads_configuration_and_tokenizer_once(
+    run, program_of, tmp_path, monkeypatch
+):
+    read = []
+    read_text = pathlib.Path.read_text
+
+    def remember(path, *arguments, **options):
+        read.append(path.name)
+        return read_text(path, *arguments, **options)
+
+    load = tokenization.load
+    monkeypatch.setattr(pathlib.Path, "read_text", remember)
+    monkeypatch.setattr(
+        tokenization, "load", lambda path: read.append("tokenizer") or load(path)
+    )
+    (tmp_path / "text").write_text("one two\n", encoding="utf-8")
+    translate = program_of("bin/translate.py")
+    translate(model_dir=run, input=tmp_path / "text", output=tmp_path / "out")
+    assert read.count("config.json") == read.count("tokenizer") == 1
 
 
 @pytest.mark.long

@@ -8,9 +8,10 @@ import pytest
 from keras_transformer import data
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.runs.shortlists import make_shortlist
+from keras_transformer.training.shortlists import make_shortlist
 from keras_transformer.translation import exported_model
 from tests import small_corpus
+from tests.searchers import load_searcher
 from tests.small_models import LINES, write_run
 
 
@@ -141,8 +142,8 @@ def test_a_run_without_a_shortlist_is_named(folder, tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"No shortlist\.npz in .*, or drop --s"
     ):
-        ModelDir(model_dir).load_translator(shortlist=True)
-    assert ModelDir(model_dir).load_translator().shortlist is None
+        load_searcher(model_dir, shortlist=True)
+    assert load_searcher(model_dir).shortlist is None
 
 
 @pytest.mark.long
@@ -166,7 +167,7 @@ def test_programs_search_with_the_shortlist_where_asked_to(
     listed = translated(model_dir=model_dir, shortlist=True, batch_size=1)
     assert plain == translated(model_dir=model_dir, shortlist=False)
     assert len(listed) == len(plain) == len(LINES)
-    translator = ModelDir(model_dir).load_translator(shortlist=True)
+    translator = load_searcher(model_dir, shortlist=True)
     assert listed == [each.text for each in translator.translate(LINES, batch_size=1)]
     assert listed != plain
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer import data
+from keras_transformer import data, tasks
 from keras_transformer.config import ModelConfig, check_at_least
 from keras_transformer.data import word_translation
 from keras_transformer.inference.shortlist import Shortlist
@@ -53,10 +53,9 @@ def make_shortlist(
     check_at_least("translations", translations, 0)
     place = ModelDir(model_dir)
     config = place.read_config()
-    if config.task != "translation":
-        raise ValueError(
-            f"{model_dir} is a parser: a shortlist is for translation models."
-        )
+    tasks.TRANSLATION.check(
+        config.task, model_dir, "a shortlist is for translation models."
+    )
     tokenizer = place.load_tokenizer()
     if data.read_metadata(data_dir).tokenizer_hash != tokenizer.fingerprint:
         raise ValueError(

@@ -1,0 +1,63 @@
+"""The way to a model: of a run, of an export, or an imported one."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.config import check_choice
+from keras_transformer.translation.opened_model import USES, OpenedModel
+
+if TYPE_CHECKING:  # imports TensorFlow
+    from keras_transformer.translation.sampling import Sampling
+
+
+def open_model(
+    path: str | os.PathLike,
+    use: str | None = "translate",
+    *,
+    sampling: Sampling | None = None,
+    **options: Any,
+) -> OpenedModel:
+    """Load a model for a use.
+
+    Args:
+        path: The folder of a run or of an imported model, or of a version of an export,
+            EXPORT_DIR/VERSION, local or remote (gs://).
+        use: What `run_batch` does, or "serve"; see `opened_model.USES`. None, for a
+            run: its `searcher` is as trained, for what needs its model.
+        sampling: For the use "sample": how to draw.
+        **options: For a run; an export has fixed them. `checkpoint`: as in
+            `ModelDir.choose`; `precision`: name of a Keras dtype policy, None: that of
+            training; fields of `DecodingConfig`, of which None keeps the run's value.
+            For a translator also `num_best`: hypotheses to return for each source;
+            `languages`: codes of source and target language, for a multilingual model,
+            None: the one chosen at its import, or the run's `default_language`;
+            `shortlist`: whether to search among the pieces of the run's shortlist
+            alone; `ensemble`: folders and weights of further models that search
+            together with this one, from `ensembles.choose`. For a parser also
+            `constrained`: whether only trees are searched.
+
+    Raises:
+        FileNotFoundError: If there is no model or no shortlist.
+        ValueError: If it is not for this use, an option does not fit it, or it is
+            damaged.
+    """
+    if use is not None:
+        check_choice("use", use, USES)
+    if (pathlib.Path(path) / "config.json").is_file():
+        from keras_transformer.opening.of_run import open_run
+
+        return open_run(path, use, sampling, options)
+    from keras_transformer.translation.exported_model import check_use, open_export
+
+    unset = (None, (None, None))
+    given = sorted(name for name, value in options.items() if value not in unset)
+    if given or use is None:
+        check_use(path, use or "serve")  # its error says that there is no model
+        raise ValueError(
+            f"{path} is no run: an export has fixed its options. Received: "
+            f"{', '.join(given) or f'use={use}'}."
+        )
+    return open_export(path, use, sampling)

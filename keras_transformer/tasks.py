@@ -1,0 +1,54 @@
+"""What a model can be trained to write: translations, or trees. Imports no TensorFlow.
+
+What differs between the two is here where it is a fact, and where it is a function, in
+a table by task: `opening.of_run`, `bin/evaluate.py` and `bin/prepare_data.py` have one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task, and what to know of its models."""
+
+    # As in `config.json`, `metadata.json` and --task.
+    name: str
+    # What a model is, and the program that uses it.
+    kind: str
+    program: str
+    # What a target is made of.
+    target_noun: str
+    # Whether targets are text: it has words to align, and BLEU.
+    writes_text: bool
+
+    def check(self, task: str, path: str | os.PathLike, remedy: str = "") -> None:
+        """Raise ValueError unless a model is of this task.
+
+        Args:
+            task: The name of the model's task.
+            path: The model, for the error.
+            remedy: What to say after what it is; default: the program for its task.
+        """
+        if task != self.name:
+            own = of(task)
+            raise ValueError(f"{path} is {own.kind}: {remedy or f'use {own.program}.'}")
+
+
+TRANSLATION = Task(
+    "translation",
+    "a translation model",
+    "bin/translate.py",
+    "pieces of targets",
+    writes_text=True,
+)
+PARSING = Task("parsing", "a parser", "bin/parse.py", "symbols", writes_text=False)
+_TASKS = {task.name: task for task in (TRANSLATION, PARSING)}
+NAMES = tuple(_TASKS)
+
+
+def of(name: str) -> Task:
+    """Return the task with a name."""
+    return _TASKS[name]
