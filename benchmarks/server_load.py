@@ -27,11 +27,10 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import latencies, measure
-from benchmarks.lib.served_program import served
+from benchmarks.lib.served_program import served, translated
 from keras_transformer import text_files
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import MODEL_DIR
-from robustness import http_attack
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _TEXTS = flags.DEFINE_integer("texts", 500, "Lines to send.", lower_bound=1)
@@ -88,7 +87,7 @@ def translate_one_by_one(address, texts, expected: pathlib.Path) -> dict:
     seconds, answers = [], {}
     for text in texts:
         began = time.perf_counter()
-        (answers[text],) = http_attack.translated(*address, [text], _PATIENCE_SECONDS)
+        (answers[text],) = translated(*address, [text], _PATIENCE_SECONDS)
         seconds.append(time.perf_counter() - began)
     expected.write_text(json.dumps(answers), encoding="utf-8")
     return {

@@ -127,7 +127,7 @@ def main() -> dict:
     check_flags()
     task = choose_task()
     check_flags_of_task(task)
-    if MODEL_DIR.value or task == tasks.PARSING.name:
+    if MODEL_DIR.value or not tasks.of(task).writes_text:
         startup.import_tensorflow(compiles=True)
     score = {"translation": score_translations, "parsing": score_parses}[task]
     return follow(score) if _FOLLOW.value else score()

@@ -211,11 +211,12 @@ def main() -> dict:
         raise ValueError("--data_dir is needed: the folder to make.")
     _check_flags_of_task()
     filters = _chosen_filters()
-    if _TASK.value == "parsing":
-        programs.check_given(_TREES["train"], _TREES["valid"])
-    else:
+    has_pairs = tasks.of(_TASK.value).writes_text
+    if has_pairs:
         _check_one_source()
         _check_encoding()
+    else:
+        programs.check_given(_TREES["train"], _TREES["valid"])
     tokenizer, prefix = _given_tokenizer(), ""
     languages = _languages(tokenizer)
     given = _read_corpora(filters, languages)
@@ -229,7 +230,7 @@ def main() -> dict:
         given, make_tokenizer = _for_languages(tokenizer, given, languages)
         prefix = "" if given else _language_prefix(tokenizer, languages[1])
     options = {"seed": _SEED.value, "overwrite": _OVERWRITE.value, **filters}
-    if _TASK.value == "parsing":
+    if not has_pairs:
         prepared = _prepare_trees(make_tokenizer, languages[0], options)
     elif given:
         options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
@@ -259,7 +260,7 @@ def _chosen_filters() -> dict:
         "max_length": _MAX_LENGTH.value or _DEFAULTS[_TASK.value][1],
         "drop_duplicates": _FILTERS["drop_duplicates"].value,
     }
-    if _TASK.value == "translation":
+    if tasks.of(_TASK.value).writes_text:
         chosen["max_length_ratio"] = _FILTERS["max_length_ratio"].value or None
         chosen["drop_invalid_utf8"] = _FILTERS["drop_invalid_utf8"].value
     return chosen
@@ -450,7 +451,7 @@ def _languages(tokenizer) -> tuple[str, str | None]:
 def _tells_language(tokenizer) -> bool:
     """Return whether sources begin with one of several target languages."""
     is_told = tokenizer.is_multilingual and bool(tokenizer.language_tokens)
-    return is_told and _TASK.value == "translation"
+    return is_told and tasks.of(_TASK.value).writes_text
 
 
 def _for_languages(

@@ -19,6 +19,9 @@ class Task:
     # What a model is, and the program that uses it.
     kind: str
     program: str
+    # The signature of an export that answers, and what it does with a text.
+    signature: str
+    verb: str
     # What a target is made of.
     target_noun: str
     # Whether targets are text: it has words to align, and BLEU.
@@ -41,10 +44,20 @@ TRANSLATION = Task(
     "translation",
     "a translation model",
     "bin/translate.py",
+    "serving_default",
+    "translates",
     "pieces of targets",
     writes_text=True,
 )
-PARSING = Task("parsing", "a parser", "bin/parse.py", "symbols", writes_text=False)
+PARSING = Task(
+    "parsing",
+    "a parser",
+    "bin/parse.py",
+    "parse",
+    "parses",
+    "symbols",
+    writes_text=False,
+)
 _TASKS = {task.name: task for task in (TRANSLATION, PARSING)}
 NAMES = tuple(_TASKS)
 

@@ -32,9 +32,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
-from benchmarks.lib.served_program import served
+from benchmarks.lib.served_program import PREDICT, served
 from keras_transformer.cli import programs
-from robustness import http_attack
 
 _SAVED_MODEL = flags.DEFINE_string("saved_model", None, "EXPORT_DIR/VERSION.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements.", lower_bound=1)
@@ -173,7 +172,7 @@ def _translate(text: str, **fields) -> tuple[str, dict]:
 def ask(address: tuple[str, int], request: tuple[str, dict]) -> float:
     """Send a request on a connection of its own; return how long it took."""
     path, fields = request
-    path = http_attack.PREDICT if path == "PREDICT" else path
+    path = PREDICT if path == "PREDICT" else path
     began = time.monotonic()
     connection = http.client.HTTPConnection(*address, timeout=_PATIENCE_SECONDS)
     with contextlib.closing(connection):

@@ -24,7 +24,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
-from benchmarks.lib.served_program import served
+from benchmarks.lib.served_program import served, translated
 from keras_transformer.cli import model_flags, programs, startup
 from keras_transformer.cli.model_flags import MODEL_DIR
 from robustness import http_attack
@@ -66,7 +66,7 @@ def main() -> dict:
 def attack(server: subprocess.Popen, address: tuple[str, int]) -> dict:
     """Send the requests in four parts, and texts to translate after each."""
     host, port = address
-    expected = http_attack.translated(host, port, _TEXTS, _PATIENCE_SECONDS)
+    expected = translated(host, port, _TEXTS, _PATIENCE_SECONDS)
     statuses: collections.Counter[str] = collections.Counter()
     megabytes = [_peak_megabytes(server)]
     wrong = 0
@@ -77,7 +77,7 @@ def attack(server: subprocess.Popen, address: tuple[str, int]) -> dict:
             print(f"status 500: {request!r:.300}", file=sys.stderr)
         named = {str(status or "closed"): n for status, n in outcome.statuses.items()}
         statuses.update(named)
-        answer = http_attack.translated(host, port, _TEXTS, _PATIENCE_SECONDS)
+        answer = translated(host, port, _TEXTS, _PATIENCE_SECONDS)
         wrong += answer != expected
         megabytes.append(_peak_megabytes(server))
     return {

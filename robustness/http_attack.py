@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from benchmarks.lib.served_program import PREDICT
 from robustness import hostile
 
-PREDICT = "/v1/models/translation:predict"
 _PATHS = (
     *["/translate"] * 40,
     *[PREDICT] * 40,
@@ -176,14 +176,3 @@ def _status(host, port, request, seconds) -> int | None:
         return None
     finally:
         connection.close()
-
-
-def translated(host: str, port: int, texts: list[str], seconds: float) -> list[str]:
-    """Return the translations of texts by TF Serving's route."""
-    connection = http.client.HTTPConnection(host, port, timeout=seconds)
-    try:
-        connection.request("POST", PREDICT, json.dumps({"inputs": {"text": texts}}))
-        answer = json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
-    return answer["outputs"]["translation"]

@@ -48,3 +48,19 @@ def test_functions_take_few_arguments(repository):
         if num_parameters(node) > MAX_PARAMETERS
     }
     assert many <= MANY_PARAMETERS
+
+
+def test_programs_import_only_those_that_others_are_for(repository):
+    """Robustness starts and measures what benchmarks start and measure."""
+    may = {"robustness": {"benchmarks"}}
+    folders = {"bin", "export", "benchmarks", "robustness", "examples"}
+    for folder in folders:
+        for path in (repository / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [getattr(node, "module", None) or ""]
+                if isinstance(node, ast.Import):
+                    names = [each.name for each in node.names]
+                elif not isinstance(node, ast.ImportFrom):
+                    continue
+                found = {name.split(".")[0] for name in names} & folders
+                assert found <= {folder} | may.get(folder, set()), path

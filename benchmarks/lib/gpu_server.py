@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.lib import latencies, measure
-from benchmarks.lib.served_program import served
-from robustness import http_attack
+from benchmarks.lib.served_program import served, translated
 
 _PATIENCE_SECONDS = 300.0
 _GAUGE = re.compile(rb"^keras_transformer_search_programs (\S+)", re.MULTILINE)
@@ -45,7 +44,7 @@ def measure_server(
         for start in ("from nothing", "second"):
             began = time.perf_counter()
             with served(f"--saved_model={version}", **variables) as (_, address):
-                http_attack.translated(*address, texts[:1], _PATIENCE_SECONDS)
+                translated(*address, texts[:1], _PATIENCE_SECONDS)
                 first_answer = time.perf_counter() - began
                 found = _wait_for_programs(address, num_programs)
                 write(
@@ -89,7 +88,7 @@ def _send(
 
     def send(request):
         began = time.perf_counter()
-        found = http_attack.translated(*address, request, _PATIENCE_SECONDS)
+        found = translated(*address, request, _PATIENCE_SECONDS)
         return time.perf_counter() - began, found == request
 
     before = _num_programs(address), _num_files(cache)

@@ -1,8 +1,10 @@
-"""export/serve.py in a process of its own."""
+"""export/serve.py in a process of its own, and asking it."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import pathlib
 import re
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
+PREDICT = "/v1/models/translation:predict"
 _PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "export" / "serve.py"
 
 
@@ -39,3 +42,14 @@ def served(
             yield server, (found[1], int(found[2]))
         finally:
             server.terminate()
+
+
+def translated(host: str, port: int, texts: list[str], seconds: float) -> list[str]:
+    """Return the translations of texts by TF Serving's route."""
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    try:
+        connection.request("POST", PREDICT, json.dumps({"inputs": {"text": texts}}))
+        answer = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    return answer["outputs"]["translation"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer import given_texts
+from keras_transformer import given_texts, tasks
 from keras_transformer.config import (
     DecodingConfig,
     check_at_least,
@@ -53,6 +53,8 @@ class Translator(SequenceGenerator):
         ValueError: If model, tokenizer and shortlist do not match, or `num_best` is
             outside [1, beam_size].
     """
+
+    task = tasks.TRANSLATION
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer import config, given_texts, white_space
+from keras_transformer import config, given_texts, tasks, white_space
 from keras_transformer.config import DecodingConfig, replaced
 from keras_transformer.decoding import BeamSearchResult
 from keras_transformer.inference.clean_text import clean, text_batch
@@ -83,6 +83,8 @@ class Parser(SequenceGenerator):
 
     Differs from the paper, whose search is not restricted to trees.
     """
+
+    task = tasks.PARSING
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import atomic_files, json_files
+from keras_transformer import atomic_files, json_files, tasks
 from keras_transformer.config import check_choice
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.translator import Translator
@@ -27,11 +27,16 @@ from keras_transformer.translation.batch_sizes import (
 )
 from keras_transformer.translation.exported_model import (
     DESCRIPTION,
-    PARSE_SIGNATURE,
     SIGNATURE,
 )
 from keras_transformer.translation.pipeline import Translation, translate_in_batches
 
+# By task: what has the signatures, and for what an export is opened to check it.
+_MODULES = {tasks.TRANSLATION: ServingModule, tasks.PARSING: ParsingModule}
+_USES = {
+    tasks.TRANSLATION: ("translate", translate_in_batches),
+    tasks.PARSING: ("parse", parse_in_batches),
+}
 # Signatures without a search that can be compiled.
 _NOT_COMPILED = frozenset({"sample", "score"})
 # Edge cases among the texts that check an export; the others are random.
@@ -91,12 +96,6 @@ def export(
     """
     atomic_files.check_folder(export_dir)
     export_dir = pathlib.Path(export_dir)
-    is_parser = isinstance(searcher, Parser)
-    if is_parser and num_best is not None:
-        raise ValueError(
-            "`num_best` (--nbest) is for translation models; a parser gives one tree. "
-            f"Received: num_best={num_best}."
-        )
     described = dict(description or {})
     device = described.get("device")
     has_programs = device and not _NOT_COMPILED.issuperset(signatures or [SIGNATURE])
@@ -105,10 +104,9 @@ def export(
         has_stacks=True,
         program_sizes=searcher.program_sizes(device) if has_programs else (),
     )
-    if is_parser:
-        module = ParsingModule(served)
-    else:
-        module = ServingModule(served, num_best, described.get("source_language") or "")
+    module = _MODULES[searcher.task](
+        served, num_best, described.get("source_language") or ""
+    )
     chosen = module.signatures()
     for name in signatures or ():
         check_choice("signature", name, chosen)
@@ -123,7 +121,7 @@ def export(
         if has_warmup:
             sizes = described.get("programs", ())
             warmup.write_warmup_requests(aside, searcher, list(chosen), sizes)
-        if (PARSE_SIGNATURE if is_parser else SIGNATURE) in chosen:
+        if searcher.task.signature in chosen:
             check_same(searcher, aside, check_texts)
         return atomic_files.rename_to_number(aside, export_dir, next_version)
 
@@ -194,15 +192,9 @@ def check_same(
     """
     if not len(texts):
         return
-    if isinstance(searcher, Parser):
-        run, own, other = (
-            parse_in_batches,
-            searcher.parse_batch,
-            exported_model.open_export(saved_model, "parse").run_batch,
-        )
-    else:
-        run, own = translate_in_batches, searcher.translate_batch
-        other = exported_model.open_export(saved_model).run_batch
+    use, run = _USES[searcher.task]
+    own = getattr(searcher, f"{use}_batch")
+    other = exported_model.open_export(saved_model, use).run_batch
     answers = []
     # With a shortlist an answer depends on its batch.
     for some, size in ((texts, PARSING_BATCH_SIZE), (texts[-_TEXTS_ALONE:], 1)):
@@ -218,10 +210,10 @@ def check_same(
             text: f"{text!r}: {own.text!r} became {other.text!r}"
             for text, own, other in differing
         }
-        verb = "parses" if isinstance(searcher, Parser) else "translates"
         raise ValueError(
-            f"The export {verb} {len(shown)} of {len(set(texts))} texts differently "
-            f"from the model, so it is deleted: {'; '.join([*shown.values()][:5])}."
+            f"The export {searcher.task.verb} {len(shown)} of {len(set(texts))} texts "
+            "differently from the model, so it is deleted: "
+            f"{'; '.join([*shown.values()][:5])}."
         )
 
 

@@ -343,9 +343,22 @@ class ParsingModule(tf.Module):
 
     Args:
         parser: The parser.
+        num_best: None: a parser gives one tree.
+        source_language: Not needed: a parser reads sentences.
+
+    Raises:
+        ValueError: If `num_best` is given.
     """
 
-    def __init__(self, parser: Parser):
+    def __init__(
+        self, parser: Parser, num_best: int | None = None, source_language: str = ""
+    ):
+        del source_language
+        if num_best is not None:
+            raise ValueError(
+                "`num_best` (--nbest) is for translation models; a parser gives one "
+                f"tree. Received: num_best={num_best}."
+            )
         super().__init__(name="serving")
         self.parser = parser
 

@@ -25,15 +25,13 @@ from keras_transformer.translation.opened_model import ModelFacts, OpenedModel
 from keras_transformer.translation.program_sizes import COMPILE, STATE, Size
 from keras_transformer.translation.sampling import Sampling, sampler
 
-# Signatures that translate, and that parse in the export of a parser.
 SIGNATURE = "serving_default"
-PARSE_SIGNATURE = "parse"
 # The signature of each use, and newer ones of its outputs.
 _SIGNATURES = {
     "translate": (SIGNATURE, ()),
     "align": ("align", ("log_probabilities", "source_words")),
     "sample": ("sample", ()),
-    "parse": (PARSE_SIGNATURE, ()),
+    "parse": ("parse", ()),
 }
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"

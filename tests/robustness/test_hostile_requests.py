@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from benchmarks.lib import served_program
 from keras_transformer.server import server
 from keras_transformer.server.server_config import ServerConfig
 from robustness import http_attack
@@ -24,7 +25,7 @@ def test_a_failure_and_a_closed_connection_are_told():
     good = json.dumps({"inputs": ["a"]}).encode()
     bad = json.dumps({"inputs": ["bad"]}).encode()
     requests = [
-        http_attack.Request("POST", http_attack.PREDICT, "application/json", body)
+        http_attack.Request("POST", served_program.PREDICT, "application/json", body)
         for body in (good, bad)
     ]
     late = requests[0]._replace(extra_length=9)
@@ -34,7 +35,7 @@ def test_a_failure_and_a_closed_connection_are_told():
         outcome = http_attack.send(host, int(port), [*requests, late], seconds=60)
         assert outcome.statuses == {200: 1, 500: 1, None: 1}
         assert outcome.failures == [requests[1]]
-        assert http_attack.translated(host, int(port), ["ab"], 60) == ["ba"]
+        assert served_program.translated(host, int(port), ["ab"], 60) == ["ba"]
 
 
 @pytest.mark.release

@@ -410,7 +410,7 @@ def test_one_wrong_answer_of_sixteen_is_rejected_unless_it_is_a_tie(
         }
 
     opened = OpenedModel(run_batch=lambda text: answer(text))
-    monkeypatch.setattr(exported_model, "open_export", lambda saved_model: opened)
+    monkeypatch.setattr(exported_model, "open_export", lambda *_: opened)
     if is_rejected:
         message = "1 of 16 texts differently.*became 'wrong'"
         with pytest.raises(ValueError, match=message):
