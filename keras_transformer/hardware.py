@@ -60,12 +60,11 @@ def has_bfloat16() -> bool:
     return "bf16" in cpu_features()
 
 
-@functools.cache
 def has_gpu() -> bool:
-    """Whether TensorFlow sees a GPU."""
+    """Whether TensorFlow sees a GPU that is not hidden from it."""
     import tensorflow as tf
 
-    return bool(tf.config.list_physical_devices("GPU"))
+    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def device() -> str:

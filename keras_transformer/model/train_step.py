@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_transformer import hardware
 from keras_transformer.config import check_at_least
 from keras_transformer.layers.custom_gradient import forgets_gradients
 from keras_transformer.layers.dropout import step_seed
@@ -333,7 +334,7 @@ class TokenTrainer(TokenMetrics):
             gradients,
             self.trainable_variables,
             is_finite,
-            may_branch=not (self.jit_gradients and _has_gpu()),
+            may_branch=not (self.jit_gradients and hardware.has_gpu()),
         )
         sums = [ops.where(skipped, 0.0, value) for value in sums]
         skipped = ops.cast(skipped, "float32")
@@ -494,11 +495,7 @@ class TokenTrainer(TokenMetrics):
 
 def uses_xla(jit_compile: bool | str) -> bool:
     """Return whether `compile` with this `jit_compile` lets XLA compile a step."""
-    return _has_gpu() if jit_compile == "auto" else bool(jit_compile)
-
-
-def _has_gpu():
-    return bool(tf.config.list_logical_devices("GPU"))
+    return hardware.has_gpu() if jit_compile == "auto" else bool(jit_compile)
 
 
 def _refuse_class_weight(class_weight):

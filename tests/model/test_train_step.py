@@ -411,7 +411,7 @@ def test_a_step_that_is_not_finite_changes_nothing(
 
     Steps for a GPU do not branch.
     """
-    monkeypatch.setattr(train_step, "_has_gpu", lambda: has_gpu)
+    monkeypatch.setattr(train_step.hardware, "has_gpu", lambda: has_gpu)
     with two_replicas.scope() if replicas == 2 else contextlib.nullcontext():
         model = Transformer(CONFIG)
         optimizer = keras.optimizers.Adam(0.01)

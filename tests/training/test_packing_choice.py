@@ -55,7 +55,7 @@ def decided(corpus, folder, config, **options):
 def test_pairs_are_packed_where_xla_compiles_and_they_can_be_kept_apart(
     corpus, tmp_path, monkeypatch, options, gpus, training, model, expected
 ):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus)
     config = config_of(corpus)
     config = dataclasses.replace(
         config,
