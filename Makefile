@@ -133,7 +133,7 @@ format: install ## bring the code into form
 	$(BIN)/ruff format .
 
 docs: install ## build the documentation site into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## remove what building, installing and testing left; runs/ stays
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
