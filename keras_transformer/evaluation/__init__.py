@@ -1,7 +1,7 @@
 """Measures of translations, and the reproduction of Table 3.
 
 Begin with `bleu`: three conventions of BLEU, chrF, exact match. `translations` produces
-the outputs to score; `table3` trains every row of the table.
+the outputs to score; `table3` has the rows that bin/reproduce.py trains.
 """
 
 from keras_transformer.evaluation.bleu import (

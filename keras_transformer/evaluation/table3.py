@@ -1,23 +1,15 @@
-"""Reproduction of Table 3: trains its rows and compares them with the paper."""
+"""The rows of Table 3: their names, their flags of bin/train.py and their results."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import multiprocessing
 import os
 import pathlib
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import logging
-
-from keras_transformer import atomic_files, json_files, presets
+from keras_transformer import presets
 from keras_transformer.config import check_choice
 from keras_transformer.model import cost
 
@@ -38,7 +30,6 @@ _MINI_WIDTH, _MINI_DEPTH = 4, 2
 _MINI_STEPS, _MINI_WARMUP, _MINI_BATCH = 50, 10, 10
 # Tokens of a sentence in estimates of cost.
 _LENGTH = 30
-_PRINT_AT_ONCE = functools.partial(print, flush=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +44,7 @@ class RowResult:
     # Tokenized BLEU of the last weights by beam search, as in Table 3.
     bleu: float
     num_parameters: int
-    # Training and evaluation, summed over all starts of the program.
+    # Training, as bin/train.py counts it over all its starts, and evaluation.
     seconds: float
 
 
@@ -106,6 +97,24 @@ def shrink(preset: presets.Preset) -> presets.Preset:
     )
 
 
+def train_flags(preset: presets.Preset) -> dict[str, Any]:
+    """Return the flags of bin/train.py that train a preset.
+
+    Args:
+        preset: From `row_preset`; other values of model and training may be replaced.
+
+    Returns:
+        Values by flag: the published preset, and each field that differs from it.
+    """
+    published = presets.get(preset.name)
+    return {"preset": preset.name} | {
+        name: value
+        for part in ("model", "training")
+        for name, value in vars(getattr(preset, part)).items()
+        if value != getattr(getattr(published, part), name)
+    }
+
+
 def seconds_left(
     results: Mapping[str, RowResult], chosen: Mapping[str, presets.Preset]
 ) -> float | None:
@@ -131,116 +140,6 @@ def seconds_left(
 
     seconds = sum(result.seconds for result in results.values())
     return seconds * flops(chosen.keys() - results.keys()) / flops(results)
-
-
-def run_row(
-    row: str,
-    preset: presets.Preset,
-    data_dir: str,
-    row_dir: str,
-    options: dict[str, Any],
-    resolve_options: dict[str, Any],
-    write: Callable[[str], None] = _PRINT_AT_ONCE,
-) -> RowResult:
-    """Train and evaluate a row, resume it, or read its result if it is finished.
-
-    Args:
-        row: Its name in the paper.
-        preset: The model to train.
-        data_dir: A prepared corpus.
-        row_dir: Folder for the model, the translations and `result.json`.
-        options: Fields of `training.run_options.RunOptions`.
-        resolve_options: Arguments of `training.run_setup.resolve`.
-        write: Takes lines of progress.
-
-    Raises:
-        ValueError: If `row_dir` holds a row of other settings.
-        FileNotFoundError: If `data_dir` is not a prepared corpus.
-    """
-    from keras_transformer import data, evaluation, text_files
-    from keras_transformer.evaluation import translations
-    from keras_transformer.training import run as training_run
-
-    folder = pathlib.Path(row_dir)
-    config = training_run.resolve(
-        preset, data.read_metadata(data_dir), **resolve_options
-    )
-    finished = read_result(folder)
-    if finished and finished.config == json.loads(json.dumps(config.to_json())):
-        write(f"{row}: finished before")
-        return finished
-    evaluation.check_languages([config.target_language])
-    clock = _Clock(folder / "seconds.json")
-
-    def progress(line):
-        clock.save()
-        write(f"{row}: {line}")
-
-    summary = training_run.train(
-        data_dir,
-        folder / "model",
-        config,
-        training_run.RunOptions(**options),
-        write=progress,
-    )
-    sources, references = (
-        text_files.read_lines(f"{data_dir}/valid.{side}")
-        for side in ("source", "target")
-    )
-    # The paper's caption: "beam search ..., but no checkpoint averaging".
-    hypotheses, perplexity = translations.translate_and_measure(
-        folder / "model", sources, references, checkpoint="latest"
-    )
-    scores = evaluation.score_translations(
-        hypotheses,
-        references,
-        target_language=config.target_language,
-        bootstrap_samples=0,
-    )
-    text_files.write_lines(folder / "valid.hypothesis", hypotheses)
-    result = RowResult(
-        row=row,
-        config=config.to_json(),
-        perplexity=perplexity,
-        bleu=scores.bleu_tokenized,
-        num_parameters=summary["num_parameters"],
-        seconds=round(clock.save(), 1),
-    )
-    json_files.write(folder / "result.json", dataclasses.asdict(result))
-    return result
-
-
-def in_own_process(
-    function: Callable, *arguments: Any, prepare: Callable[[], None] | None = None
-) -> Any:
-    """Call a function in a fresh process, which ends when this one does.
-
-    TensorFlow keeps the devices and memory of a run until its process ends.
-
-    Args:
-        function: A function of a module.
-        *arguments: Arguments of the function.
-        prepare: Called first in the new process, for instance to import TensorFlow.
-
-    Raises:
-        ChildProcessError: If the process was killed.
-        Exception: Any error that the function raises.
-    """
-    pool = ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare,)
-    )
-    with pool:
-        try:
-            return pool.submit(function, *arguments).result()
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "The process of this row was killed, perhaps because memory ran out. "
-                "Run the same command again to resume from its last checkpoint."
-            ) from error
-        except BaseException:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
 
 
 def read_result(row_dir: str | os.PathLike) -> RowResult | None:
@@ -294,36 +193,3 @@ def difference_p_value(
         n_samples=1000,
     )()
     return float(results["BLEU"][1].p_value)
-
-
-class _Clock:
-    """Counts seconds over all starts of the program, saved in a file."""
-
-    def __init__(self, path: pathlib.Path):
-        self._path = path
-        try:
-            self._before = float(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            self._before = 0.0
-        self._began = time.perf_counter()
-
-    def save(self) -> float:
-        """Save the seconds and return them."""
-        seconds = self._before + time.perf_counter() - self._began
-        atomic_files.atomic_write(self._path, f"{seconds}\n")
-        return seconds
-
-
-def _begin(prepare: Callable[[], None] | None) -> None:
-    """Make this process end when its parent ends, then call `prepare`."""
-    logging.set_verbosity(logging.WARNING)
-    os.setsid()  # only the parent gets Ctrl-C; it then ends this process
-    parent = multiprocessing.parent_process()
-
-    def wait():
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-    if prepare is not None:
-        prepare()

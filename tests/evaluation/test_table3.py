@@ -9,13 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from keras_transformer import presets
-from keras_transformer.cli import startup
+from keras_transformer import data, presets
 from keras_transformer.evaluation import table3, table3_report
 from keras_transformer.evaluation.table3 import RowResult
 from tests.small_corpus import write_corpus
@@ -31,6 +31,21 @@ def changes(preset, base):
         for name, value in dataclasses.asdict(getattr(preset, part)).items()
         if value != dataclasses.asdict(getattr(base, part))[name]
     }
+
+
+@pytest.fixture
+def load(repository):
+    """Return what loads a program as a module; its flags are forgotten afterwards."""
+    with flagsaver.flagsaver():
+
+        def load(name):
+            path = repository / "bin" / f"{name}.py"
+            spec = importlib.util.spec_from_file_location(f"bin.{name}", path)
+            program = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(program)
+            return program
+
+        yield load
 
 
 def test_all_names_every_row_of_the_table():
@@ -70,6 +85,20 @@ def test_base_shrinks_to_a_model_for_a_cpu():
     assert mini.training.warmup_steps == 400
 
 
+def test_the_flags_of_a_row_make_its_preset(load):
+    train = load("train")
+    for scale in table3.SCALES:
+        for row in table3.ROWS:
+            preset = table3.row_preset(row, scale)
+            given = table3.train_flags(preset).items()
+            with flagsaver.flagsaver():
+                flags.FLAGS(
+                    ["train.py", *(f"--{name}={value}" for name, value in given)]
+                )
+                assert train.chosen_preset() == preset
+    assert table3.train_flags(table3.row_preset("B1")) == {"preset": "table3_b1"}
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"), "data", 285)
@@ -87,36 +116,39 @@ def tiny_preset(**training):
     )
 
 
-def run_row(corpus, folder, lines, **training):
-    return table3.run_row(
-        "base",
-        tiny_preset(**training),
-        corpus,
-        str(folder),
-        {"distribution": "one_device", "bleu_sentences": 0, "evaluate_every_steps": 4},
-        {"seed": 3},
-        write=lines.append,
-    )
+def run_row(program, corpus, folder, **training):
+    given = {"data_dir": corpus, "output_dir": folder, "seed": 3}
+    given["distribution"] = "one_device"
+    flags.FLAGS(["reproduce.py", *(f"--{name}={given[name]}" for name in given)])
+    return program.run_row("base", tiny_preset(**training), data.read_metadata(corpus))
 
 
 @pytest.mark.long
-def test_a_row_is_finished_once_and_refuses_others(corpus, tmp_path):
-    lines = []
-    first = run_row(corpus, tmp_path, lines, train_steps=2)
+def test_a_row_is_finished_once_and_refuses_others(corpus, load, tmp_path, capsys):
+    program = load("reproduce")
+    first = run_row(program, corpus, tmp_path, train_steps=2)
     assert first.perplexity > 1
     assert first.seconds > 0
-    assert any("step 2/2" in line for line in lines)
-    assert len((tmp_path / "valid.hypothesis").read_text().splitlines()) == 7
-    lines.clear()
-    again = run_row(corpus, tmp_path, lines, train_steps=2)
-    assert lines == ["base: finished before"]
+    assert "base: step 2/2" in capsys.readouterr().out
+    hypotheses = tmp_path / "base" / "valid.hypothesis"
+    assert len(hypotheses.read_text().splitlines()) == 7
+    again = run_row(program, corpus, tmp_path, train_steps=2)
+    assert capsys.readouterr().out == "base: finished before\n"
     assert dataclasses.asdict(again) == json.loads(
-        (tmp_path / "result.json").read_text()
+        (tmp_path / "base" / "result.json").read_text()
     )
-    with pytest.raises(ValueError, match="its `label_smoothing` is 0.1, here it is"):
-        run_row(corpus, tmp_path, [], train_steps=2, label_smoothing=0.2)
-    with pytest.raises(ValueError, match="holds a run of 2 steps, more than"):
-        run_row(corpus, tmp_path, [], train_steps=1)
+    trained = json.loads((tmp_path / "base" / "model" / "config.json").read_text())
+    assert trained["corpus_hash"]
+    trained["corpus_hash"] = trained["training"]["pack"] = None  # decided by the run
+    assert again.config == trained
+    with pytest.raises(
+        ChildProcessError, match="row base: .* its `label_smoothing` is 0.1, here it is"
+    ):
+        run_row(program, corpus, tmp_path, train_steps=2, label_smoothing=0.2)
+    with pytest.raises(
+        ChildProcessError, match="row base: .* holds a run of 2 steps, more than"
+    ):
+        run_row(program, corpus, tmp_path, train_steps=1)
 
 
 def test_a_damaged_result_says_what_to_do(tmp_path):
@@ -125,15 +157,94 @@ def test_a_damaged_result_says_what_to_do(tmp_path):
         table3.read_result(tmp_path)
 
 
-def kill_itself():
-    os.kill(os.getpid(), signal.SIGKILL)
+@pytest.fixture
+def run_code(load, tmp_path, monkeypatch):
+    """Return what runs Python code in place of bin/train.py, for the row A1."""
+    program = load("reproduce")
+    monkeypatch.setattr(program, "__file__", str(tmp_path / "reproduce.py"))
+
+    def run(code, **values):
+        (tmp_path / "train.py").write_text(code)
+        return program.run_program("A1", "train.py", **values)
+
+    return run
 
 
-@pytest.mark.long
-def test_a_row_has_a_process_of_its_own_and_its_death_is_named():
-    with pytest.raises(ChildProcessError, match="Run the same command again"):
-        table3.in_own_process(kill_itself)
-    assert table3.in_own_process(os.getpid) != os.getpid()
+TELL = """
+import json, os, sys
+print(json.dumps({"process": os.getpid(), "flags": sys.argv[1:]}), flush=True)
+print("a warning at the end", file=sys.stderr)
+"""
+
+
+def test_a_row_has_a_process_of_its_own_and_its_death_is_named(run_code):
+    summary = run_code(TELL, d_ff=7, num_replicas=None)
+    assert summary["process"] != os.getpid()
+    assert summary["flags"] == ["--json", "--d_ff=7"]
+    with pytest.raises(
+        ChildProcessError,
+        match=r"row A1: bin/train.py was ended by SIGKILL, perhaps because memory ran "
+        "out. Run the same command again to resume",
+    ):
+        run_code("import os; os.kill(os.getpid(), 9)")
+
+
+def test_an_error_of_a_row_is_one_line_with_its_name(run_code, capsys):
+    code = "import sys; print('step 1'); sys.exit('train.py: `d_ff` is wrong.')"
+    with pytest.raises(ChildProcessError, match="^row A1: `d_ff` is wrong.$"):
+        run_code(code)
+    assert capsys.readouterr().out == "A1: step 1\n"
+    with pytest.raises(ChildProcessError, match="^row A1: ZeroDivisionError: "):
+        run_code("1 / 0")
+    assert "A1: Traceback" in capsys.readouterr().out
+
+
+STUB = """
+import os, pathlib, signal, sys, time
+def stop(number, frame):
+    pathlib.Path(__file__).with_name("saved").touch()
+    print("step 7 is saved", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+print("step 6", flush=True)
+time.sleep(3600)
+"""
+DRIVER = """
+import sys
+from bin import reproduce
+def main():
+    return reproduce.run_program("A1", "train.py")
+reproduce.__file__ = "{}/reproduce.py"
+reproduce.programs.run(main)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_training_saves_and_ends_with_this_program(number, repository, tmp_path):
+    (tmp_path / "train.py").write_text(STUB)
+    (tmp_path / "driver.py").write_text(DRIVER.format(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "driver.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+        # A shell's background job, as a test run may be, passes an ignored SIGINT on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "A1: step 6\n"
+    process.send_signal(number)
+    error = process.communicate(timeout=60)[1]
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert error == "driver.py: row A1: step 7 is saved\n"
+        assert process.returncode == 128 + number
+    for _ in range(100):
+        if (tmp_path / "saved").exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("the training goes on")
 
 
 REFERENCES = [f"the {number} small cats sat on mat {number}" for number in range(60)]
@@ -260,53 +371,92 @@ def test_the_report_reads_the_translations_of_the_rows(corpus, tmp_path):
 
 
 def test_the_program_runs_the_rows_in_order_and_reports(
-    repository, corpus, tmp_path, monkeypatch, capsys
+    load, corpus, tmp_path, monkeypatch, capsys
 ):
-    """With rows that take no time in place of trainings."""
-    spec = importlib.util.spec_from_file_location(
-        "bin.reproduce", repository / "bin" / "reproduce.py"
+    """With programs that take no time in place of trainings."""
+    program = load("reproduce")
+    calls = []
+
+    def run(row, name, **values):
+        calls.append((row, name, values))
+        if name == "train.py":
+            return {"num_parameters": 1_460_000, "seconds": 90.0}
+        text = pathlib.Path(corpus, "valid.target").read_text()
+        values["output"].parent.mkdir(parents=True)
+        values["output"].write_text(text)
+        return {"perplexity": 5.0, "bleu_tokenized": 100.0}
+
+    monkeypatch.setattr(program, "run_program", run)
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--rows=E,A1"])
+    flags.FLAGS(
+        [
+            "reproduce.py",
+            "--rows=E,A1",
+            "--scale=mini",
+            "--train_steps=7",
+            "--seed=3",
+            "--num_replicas=2",
+            f"--data_dir={corpus}",
+            f"--output_dir={tmp_path}",
+        ]
     )
-    program = importlib.util.module_from_spec(spec)
-    with flagsaver.flagsaver():
-        spec.loader.exec_module(program)
-        calls = []
-
-        def run(
-            function, row, preset, data_dir, row_dir, options, resolve_options, prepare
-        ):
-            calls.append((row, preset.training.train_steps, options, resolve_options))
-            assert function is table3.run_row
-            assert prepare is startup.import_tensorflow
-            pathlib.Path(row_dir).mkdir(parents=True)
-            text = pathlib.Path(data_dir, "valid.target").read_text()
-            pathlib.Path(row_dir, "valid.hypothesis").write_text(text)
-            return result_of(row, 5.0, 100.0)
-
-        monkeypatch.setattr(table3, "in_own_process", run)
-        monkeypatch.setattr(sys, "argv", ["reproduce.py", "--rows=E,A1"])
-        flags.FLAGS(
-            [
-                "reproduce.py",
-                "--rows=E,A1",
-                "--scale=mini",
-                "--train_steps=7",
-                "--seed=3",
-                "--num_replicas=2",
-                f"--data_dir={corpus}",
-                f"--output_dir={tmp_path}",
-            ]
-        )
-        summary = program.main()
-    assert [row for row, *_ in calls] == ["base", "A1", "E"]
+    summary = program.main()
+    programs = ["train.py", "evaluate.py"]
+    assert [call[:2] for call in calls] == [
+        (row, name) for row in ("base", "A1", "E") for name in programs
+    ]
     assert [row["row"] for row in summary["rows"]] == ["base", "A1", "E"]
-    _, steps, options, resolve_options = calls[1]
-    assert (steps, options["num_replicas"], options["bleu_sentences"]) == (7, 2, 0)
-    assert resolve_options == {"precision": "float32", "seed": 3}
+    model_dir = tmp_path / "A1" / "model"
+    mini = {"num_layers": 3, "d_model": 128, "d_ff": 512, "warmup_steps": 400}
+    assert calls[2][2] == {
+        "preset": "table3_a1",
+        **mini,
+        "tokens_per_batch": 2500,
+        "train_steps": 7,
+        "evaluate_every_steps": 1,
+        "checkpoint_every_minutes": 1.0,
+        "keep_checkpoints": 1,
+        "bleu_sentences": 0,
+        "precision": "float32",
+        "seed": 3,
+        "distribution": "auto",
+        "num_replicas": 2,
+        "max_tokens_per_replica": None,
+        "jit_compile": "auto",
+        "data_dir": corpus,
+        "model_dir": model_dir,
+    }
+    assert calls[3][2] == {
+        "split": "valid",
+        "checkpoint": "latest",  # neither an average nor the best
+        "bootstrap_samples": 0,
+        "output": tmp_path / "A1" / "valid.hypothesis",
+        "data_dir": corpus,
+        "model_dir": model_dir,
+    }
+    assert summary["rows"][1]["num_parameters"] == 1_460_000
+    assert summary["rows"][1]["seconds"] == pytest.approx(90, abs=1)
     page = (tmp_path / "table3.md").read_text()
     assert "python bin/reproduce.py --rows=E,A1" in page
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == "row base, 1 of 3"  # which tells how long the others take
     assert re.fullmatch(r"row A1, 2 of 3, .* left for all", second)
+    program.main()
+    assert len(calls) == 6  # finished rows are not trained again
+    assert "A1: finished before" in capsys.readouterr().out
+
+
+def test_a_missing_tokenizer_is_named_before_any_row(
+    load, corpus, tmp_path, without_mecab, monkeypatch
+):
+    program = load("reproduce")
+    told = dataclasses.replace(data.read_metadata(corpus), target_language="ja")
+    monkeypatch.setattr(data, "read_metadata", lambda _: told)
+    monkeypatch.setattr(program, "run_row", lambda *_: pytest.fail("too late"))
+    without_mecab("ja")
+    flags.FLAGS(["reproduce.py", f"--data_dir={corpus}", f"--output_dir={tmp_path}"])
+    with pytest.raises(ValueError, match=r'pip install "sacrebleu\[ja\]"'):
+        program.main()
 
 
 def test_time_left_of_a_table_is_estimated_by_what_its_rows_cost():
