@@ -8,10 +8,13 @@ scripts and classes of Unicode. Imports no TensorFlow.
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
+import operator
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import regex
@@ -88,6 +91,32 @@ _SIGN = r"(?:[-+\u2212\u00b1%\u066a\uff05](?=[\d.\u00bc-\u00be\u2150-\u215e]))?+
 _CAPITAL = r"[\p{Lu}\p{Lt}\p{N}]"
 _JOINT = r"[\-\u2010\u2011.'\u2019&/@:+]"
 TAG = re.compile(r"</?[A-Za-z][^<>\s]*(?:\s[^<>]*)?>")
+TAG_NAME = re.compile(r"</?([^<>\s/]+)")
+# Elements within a sentence. The tags of all others end it.
+INLINE = frozenset(
+    ("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn")
+    + ("em", "font", "i", "img", "ins", "label", "mark", "nobr", "q", "rb", "ruby", "s")
+    + ("small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr")
+)
+# Two of these side by side have different words: links, or an old word and a new one.
+_APART = frozenset(("a", "del", "ins", "label"))
+# These are no parts of the words beside them.
+_DIVIDING = frozenset(("img", "sub", "sup"))
+# A part of a word before a tag ends with one of these if it is a word of its own:
+# apostrophes, and what makes an emoji of the character before.
+_ENDS = "'\u2019\ufe0f\u20e3"
+# A tag that opens an element which a later tag ends.
+_OPENING = re.compile(
+    r"<(?!(?:wbr|r[tp])\b)[A-Za-z].*(?<!/)>", re.DOTALL | re.IGNORECASE
+)
+# A word that tags may divide, and invisible characters. Scripts without spaces do not
+# show where one ends.
+_WHOLE_WORD = regex.compile(
+    rf"(?!\p{{M}})LETTER(?:[{white_space.INVISIBLE}]*['\u2019]?LETTER)*+".replace(
+        "LETTER", rf"[[\w--[{_UNSPACED}]]\d]"
+    ),
+    regex.V1,
+)
 # The kinds of spans; the first one that matches is the owner. None backtracks over a
 # long part of a text.
 _PATTERNS = {
@@ -183,7 +212,7 @@ class Glossary:
         wanted = (term.target or term.source for term in self._entries)
         return Glossary(Term(text, None, is_exact=True) for text in wanted)
 
-    def find(self, text: str, start: int) -> Iterator[Span]:
+    def find(self, text: str, start: int = 0) -> Iterator[Span]:
         """Yield the longest term at each word from `start` on, if there is one."""
         if not self._root:
             return
@@ -265,6 +294,131 @@ def put(text: str, spans: Sequence[Span], replacements: Iterable[str]) -> str:
         parts += [text[place : span.start], replacement]
         place = span.end
     return "".join(parts) + text[place:]
+
+
+def divided_words(
+    text: str, tags: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the words that have tags within them: start, end, and where these are.
+
+    Args:
+        text: A text without tags.
+        tags: Those before a character, by its position.
+    """
+    places = sorted(tags)
+    for word in _WHOLE_WORD.finditer(text) if places else ():
+        start, inner, is_over = word.start(), [], False
+        first = bisect.bisect(places, start)
+        within = places[first : bisect.bisect_left(places, word.end())]
+        ends = [start, *within, word.end()]
+        for number, place in enumerate(within):
+            parts = text[ends[number] : place], text[place : ends[number + 2]]
+            if _is_within_word(parts, tags[place], is_over):
+                inner.append(place)
+                is_over |= any(_ends_apart(tags[place]))
+            else:
+                if inner:
+                    yield start, place, inner
+                start, inner, is_over = place, [], False
+        if inner:
+            yield start, word.end(), inner
+
+
+def _is_within_word(parts: tuple[str, str], tags: Sequence[str], is_over: bool) -> bool:
+    """Return whether tags in a word do not divide it.
+
+    What is above or below the line is not a part of the word, and "l'" before a tag is
+    a word of its own, as is a sign such as an emoji. Two elements side by side are two
+    words, unless one of them has a single letter.
+
+    Args:
+        parts: What is before the tags until others, and after them.
+        tags: The tags.
+        is_over: Whether an element among `_APART` has ended in the word before.
+    """
+    names = {TAG_NAME.match(tag)[1].lower() for tag in tags}
+    if parts[0][-1] in _ENDS or names & _DIVIDING or names - INLINE:
+        return False
+    sizes = [sum(map(str.isalpha, part)) for part in parts]
+    if 1 not in sizes and not unicodedata.combining(parts[1][0]):
+        # In a page <b/> is the same as <b>.
+        pairs = tag_pairs([tag.replace("/>", ">") for tag in tags])
+        empty = {number for pair in pairs for number in pair}
+        others = [tag for number, tag in enumerate(tags) if number not in empty]
+        after = itertools.dropwhile(lambda tag: not tag.startswith("</"), others)
+        if any(map(_OPENING.match, after)):
+            return False
+    return all(itertools.dropwhile(operator.not_, [is_over, *_ends_apart(tags)]))
+
+
+def _ends_apart(tags: Sequence[str]) -> list[bool]:
+    """Return whether each tag of an element among `_APART` is its end."""
+    names = (TAG_NAME.match(tag)[1].lower() for tag in tags)
+    return [
+        tag.startswith("</")
+        for tag, name in zip(tags, names, strict=True)
+        if name in _APART
+    ]
+
+
+def around_word(tags: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return which of the tags within a word go before it, and which after it.
+
+    Those at their beginning that open an element go before. All stay in their order, so
+    that their elements stay the same.
+    """
+    before = [*itertools.takewhile(_OPENING.match, tags)]
+    return before, [*tags[len(before) :]]
+
+
+def tag_pairs(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of opening tags and of their closing tags, in nested pairs.
+
+    Args:
+        tags: Tags in their order; "" for what is none.
+    """
+    opened: list[tuple[str, int]] = []
+    for number, tag in enumerate(tags):
+        if not tag or tag.endswith("/>"):
+            continue
+        name = TAG_NAME.match(tag)[1].lower()
+        if not tag.startswith("</"):
+            opened.append((name, number))
+        elif any(name == other for other, _ in opened):
+            # Tags that were opened after it, such as <br>, have no closing tag.
+            while opened[-1][0] != name:
+                opened.pop()
+            yield opened.pop()[1], number
+
+
+def tags_around_words(text: str) -> str:
+    """Return a text with its tags beside words instead of within them."""
+    found = [*TAG.finditer(text)]
+    paired = {
+        number for pair in tag_pairs([each[0] for each in found]) for number in pair
+    }
+    plain, tags, done = "", {}, 0
+    for number, tag in enumerate(found):
+        # Others may be none: "if a<b and c>d".
+        if number in paired or TAG_NAME.match(tag[0])[1].lower() == "wbr":
+            plain += text[done : tag.start()]
+            tags.setdefault(len(plain), []).append(tag[0])
+            done = tag.end()
+    plain += text[done:]
+    words = [*divided_words(plain, tags)]
+    for start, end, places in words:
+        before, after = around_word(
+            [tag for place in places for tag in tags.pop(place)]
+        )
+        tags[start] = tags.get(start, []) + before
+        tags[end] = after + tags.get(end, [])
+    if not words:
+        return text
+    places = [*sorted({0, *tags}), len(plain)]
+    return "".join(
+        "".join(tags.get(place, ())) + plain[place:end]
+        for place, end in itertools.pairwise(places)
+    )
 
 
 def folded(text: str) -> str:

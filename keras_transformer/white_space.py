@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import unicodedata
 
+import regex
+
 # Unicode's White_Space and control characters; zero-width space, word joiner and byte
 # order mark; marks of direction, also those around a part of a text; the Mongolian
 # vowel separator; letters and a symbol that look like spaces. No joiner and no tag of a
@@ -34,6 +36,21 @@ SPACES = "".join(
     )
     for code in range(first, last + 1)
 )
+# Characters that show nothing and are no part of the spelling of a word: soft hyphen,
+# zero-width space, word joiner, byte order mark, single marks of direction. Those that
+# come in pairs stay: one of a pair may be in another sentence.
+INVISIBLE = "\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff"
+_JOINERS = "\u200c\u200d"
+# What `without_invisible` replaces by its group, in the form of RE2 and `regex`. In
+# other scripts and emoji, joiners are spelling. What has spaces around it is a word of
+# its own and stays, so that words keep their numbers.
+HIDDEN = (
+    r"([\p{Latin}\p{Greek}\p{Cyrillic}]\p{M}*)"
+    f"[{INVISIBLE}{_JOINERS}]*[{_JOINERS}][{INVISIBLE}{_JOINERS}]*",
+    f"([^ ])[{INVISIBLE}]+",
+    f"[{INVISIBLE}]+([^ ])",
+)
+_INVISIBLE = regex.compile(f"[{INVISIBLE}{_JOINERS}]")
 # What a text without anything to translate consists of, for TensorFlow's regular
 # expressions; `is_blank` is the same.
 BLANK_CLASS = SPACES + r"\pM\pZ\p{Cc}\p{Cf}\p{Co}"
@@ -44,6 +61,18 @@ OUTER_SPACES = f"^[{BLANK_CLASS}]+$|^[{SPACES}]+|[{SPACES}]+$"
 def strip(text: str) -> str:
     """Return a text without white space at its ends."""
     return text.strip(SPACES)
+
+
+def without_invisible(text: str) -> str:
+    """Return a text whose words have no invisible characters in or beside them.
+
+    Soft hyphens, zero-width spaces and the like. A zero-width joiner or non-joiner goes
+    only after a Latin, Greek or Cyrillic letter.
+    """
+    if _INVISIBLE.search(text):
+        for pattern in HIDDEN:
+            text = regex.sub(pattern, r"\1", text)
+    return text
 
 
 def is_blank(text: str) -> bool:

@@ -3,6 +3,7 @@
 For the signature `document` of an export, where Python is not at hand. A text is a
 sequence of pieces: sentences, and what is between them. They are the sentences that
 `documents.text` finds, but a graph knows no glossary, whose terms may look like an end.
+Words that a model reads have no invisible characters, as in `translation.pipeline`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer import language_tokens
+from keras_transformer import language_tokens, white_space
 from keras_transformer.documents import sentence_rules
 
 # Together these are a whole text.
@@ -149,6 +150,13 @@ def divide_long(
         (*shapes, tf.TensorShape([])),
     )
     return tuple(result)
+
+
+def without_invisible(texts: tf.Tensor) -> tf.Tensor:
+    """Return the same as `white_space.without_invisible`, string `[batch]`."""
+    for pattern in white_space.HIDDEN:
+        texts = tf.strings.regex_replace(texts, pattern, r"\1")
+    return texts
 
 
 def join(pieces: Pieces, translations: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from keras_transformer import spans as spans_lib
-from keras_transformer import text_files
+from keras_transformer import text_files, white_space
 from keras_transformer.config import (
     CLOSING_TAG,
     OPENING_TAG,
@@ -23,12 +23,11 @@ from keras_transformer.config import (
     check_choice,
 )
 from keras_transformer.documents import sentence_rules
-from keras_transformer.spans import TAG, Glossary, Span, Term
+from keras_transformer.spans import TAG, Glossary, Span, Term, tag_pairs
 from keras_transformer.words import words_of_text
 
 # What may be protected besides terms.
 KINDS = ("tags", "urls", "numbers")
-TAG_NAME = re.compile(r"</?([^<>\s/]+)")
 # How the case of a term is compared: the third column of a glossary.
 CASES = ("any", "exact")
 
@@ -202,10 +201,14 @@ class Protection:
         return not (self.is_empty or self.placeholders)
 
     @functools.cached_property
-    def marked_terms(self) -> Glossary:
+    def _marked_terms(self) -> Glossary:
         """The terms with a mark at which a sentence may end."""
         marked = sentence_rules.MARK.search
         return Glossary(term for term in self.terms if marked(term.source))
+
+    def find(self, text: str) -> list[Span]:
+        """Return the spans of a text at which a sentence might seem to end."""
+        return spans_lib.find(text, self.kinds, self._marked_terms)
 
     @property
     def num_tag_pairs(self) -> int:
@@ -219,6 +222,11 @@ class Protection:
     ) -> Protection:
         """Return the same for a model with these placeholders and language tokens."""
         return Protection(self.kinds, self.terms, placeholders, tokens)
+
+    def whole_words(self, text: str) -> str:
+        """Return a text without invisible characters in words, and tags beside them."""
+        text = white_space.without_invisible(text)
+        return spans_lib.tags_around_words(text) if "tags" in self.kinds else text
 
     def protect(self, text: str) -> ProtectedText:
         """Find the spans of a text, and put placeholders in their place."""
@@ -324,23 +332,3 @@ def _replace(symbols: dict[str, str], text: str) -> str:
         return text
     pattern = "|".join(map(re.escape, symbols))
     return re.sub(pattern, lambda match: symbols[match[0]], text)
-
-
-def tag_pairs(tags: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of opening tags and of their closing tags, in nested pairs.
-
-    Args:
-        tags: Tags in their order; "" for what is none.
-    """
-    opened: list[tuple[str, int]] = []
-    for number, tag in enumerate(tags):
-        if not tag or tag.endswith("/>"):
-            continue
-        name = TAG_NAME.match(tag)[1].lower()
-        if not tag.startswith("</"):
-            opened.append((name, number))
-        elif any(name == other for other, _ in opened):
-            # Tags that were opened after it, such as <br>, have no closing tag.
-            while opened[-1][0] != name:
-                opened.pop()
-            yield opened.pop()[1], number

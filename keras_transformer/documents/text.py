@@ -14,8 +14,9 @@ import numpy as np
 
 from keras_transformer import language_tokens
 from keras_transformer.documents import sentence_rules
+from keras_transformer.documents.protection import Protection
 from keras_transformer.spans import Glossary
-from keras_transformer.white_space import SPACES
+from keras_transformer.white_space import INVISIBLE, SPACES
 
 # Sentences with more characters per token of the model's limit are divided before they
 # are translated. The others are divided if the model says that it cut them.
@@ -32,6 +33,7 @@ _CAPITAL = sentence_rules.compiled(sentence_rules.CAPITAL).search
 NO_TERMS = Glossary()
 # Characters after a term in which the beginning of a sentence is looked for.
 _LONGEST_BEGINNING = 40
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _BRACKET = re.compile("[<>]")
 # Where a clause ends: before the spaces after a punctuation mark, or after one that
 # has no space after it in its script.
@@ -92,7 +94,7 @@ def segment(
     max_tokens: int | None = None,
     tokens: Collection[str] = (),
     token: str = "",
-    terms: Glossary = NO_TERMS,
+    terms: Glossary | Protection = NO_TERMS,
 ) -> Document:
     """Find the sentences of a text.
 
@@ -108,8 +110,8 @@ def segment(
             unknown.
         tokens: The model's language tokens, such as ">>de<<".
         token: That of the sentences before the first token of the text; "": none.
-        terms: Those of a glossary that have marks, see `Protection.marked_terms`. A
-            mark within one, as in "Yahoo!", ends no sentence.
+        terms: Finds the spans in which no sentence ends, such as "Yahoo! Mail": a
+            `Protection`, or a glossary.
     """
     text, positions, found = _without_tokens(text, tokens)
     found = [token, *found]
@@ -176,7 +178,7 @@ def _without_tokens(
 
 
 def sentence_spans(
-    text: str, language: str, terms: Glossary = NO_TERMS
+    text: str, language: str, terms: Glossary | Protection = NO_TERMS
 ) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence of a paragraph, without outer spaces.
 
@@ -237,16 +239,20 @@ def _without_signs(text, words, rules):
 
 
 def _in_terms(text, terms, rules):
-    """Return the positions within terms, where no sentence ends.
+    """Return the positions within spans, where no sentence ends.
 
     One may end with a term such as "Yahoo!" if the next word often begins a sentence.
     """
     begins = sentence_rules.compiled(f"[{SPACES}]+(?:{rules.beginning})").fullmatch
-    positions = set()
-    for term in terms.find(text, 0):
-        positions.update(range(term.start + 1, term.end))
-        if not begins(text, term.end, term.end + _LONGEST_BEGINNING):
-            positions.add(term.end)
+    positions, places, visible = set(), range(len(text)), text
+    if _INVISIBLE.search(text):
+        places = [place for place in places if not _INVISIBLE.match(text[place])]
+        visible = "".join(text[place] for place in places)
+    for span in terms.find(visible):
+        start, end = places[span.start], places[span.end - 1] + 1
+        positions.update(range(start + 1, end))
+        if not begins(text, end, end + _LONGEST_BEGINNING):
+            positions.add(end)
     return positions
 
 

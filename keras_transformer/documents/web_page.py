@@ -11,27 +11,22 @@ import bisect
 import collections
 import dataclasses
 import html
+import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import justhtml
 
-from keras_transformer import language_tokens
+from keras_transformer import language_tokens, spans, white_space
 from keras_transformer.documents import text
-from keras_transformer.documents.protection import TAG, TAG_NAME, tag_pairs
-from keras_transformer.spans import Glossary
+from keras_transformer.documents.protection import Protection
+from keras_transformer.spans import INLINE, TAG, TAG_NAME, Glossary, tag_pairs
 
-# Elements within a sentence. The tags of all others end it.
-_INLINE = frozenset(
-    ("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn")
-    + ("em", "font", "i", "img", "ins", "label", "mark", "nobr", "q", "s", "small")
-    + ("span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr")
-)
 # Elements whose text is not translated.
 _SKIPPED = frozenset(
     ("applet", "canvas", "code", "iframe", "kbd", "math", "noembed", "noframes")
-    + ("object", "plaintext", "pre", "samp", "script", "style", "svg", "template")
-    + ("textarea", "var", "xmp")
+    + ("object", "plaintext", "pre", "rp", "rt", "rtc", "samp", "script", "style")
+    + ("svg", "template", "textarea", "var", "xmp")
 )
 _NOT_COUNTED = re.compile(r"\A\ufeff|\r")
 _CLOSING = re.compile(r"[\s,;:.!?)\]}\u2026\u201d\u2019\u00bb]*")
@@ -40,8 +35,9 @@ _TAGS = re.compile(f"(?:{TAG.pattern})*")
 _TAGS_AT_END = re.compile(rf"{_TAGS.pattern}\Z")
 # Characters before and after a sentence in which its outer tags are looked for.
 _LONGEST_TAGS = 2000
-# Where a text to translate starts and ends in the source, the text, and its tags.
-_Translatable = tuple[int, int, str, tuple[str, ...]]
+# Where a text to translate starts and ends in the source, the text, its tags, and the
+# markup from within its words that goes before and after it.
+_Translatable = tuple[int, int, str, tuple[str, ...], tuple[str, str]]
 # The next character of a text, until something that may be a tag: the parser takes
 # tags without an end for text.
 _CHARACTER = re.compile(r"(?s)&#?\w{1,40};?|(?!<[A-Za-z/!?]).")
@@ -58,6 +54,13 @@ _FORMATTING = re.compile(
     rf"(?:((?:{_ATTRIBUTE})*+){_SPACE}*+/?>([^<]*+</\1{_SPACE}*+>)?+)?+",
     re.ASCII | re.IGNORECASE,
 )
+# What may stand between any two characters and divides no word: comments, ruby
+# annotations and places for a line break.
+_NOTE = re.compile(
+    r"<!--(?!-?>)(?:(?!--!?>)(?s:.))*+-->|<(r[tp])\b[^<>]*>[^<]*</\1\s*>|<wbr\b[^<>]*>",
+    re.IGNORECASE,
+)
+_ANY_TAG = re.compile(r"</?([A-Za-z][^\s<>/]*)(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+>")
 # Equal tags that a parser repeats.
 _MOST_EQUAL = 3
 
@@ -72,6 +75,8 @@ class WebPage:
     sentences: tuple[str, ...]
     # The tags of each sentence.
     tags: tuple[tuple[str, ...], ...]
+    # What was within words of each sentence and now goes before and after it.
+    markup: tuple[tuple[str, str], ...]
     # Source of each sentence, with entities and line breaks.
     sources: tuple[str, ...]
     # The language token of each sentence, "" for none.
@@ -86,7 +91,8 @@ class WebPage:
 
         A sentence whose translation is empty or the same stays as it is in the source.
         If a translation does not have the tags of its sentence once each and nested,
-        they follow its text, so that the page has the same elements.
+        they follow its text, so that the page has the same elements. The same holds for
+        `<wbr>`, comments and ruby annotations within words.
 
         Args:
             translations: One for each of `texts()`, in their order.
@@ -98,8 +104,11 @@ class WebPage:
         page = [self.around[0]]
         for number, translation in enumerate(translations):
             source, between = self.sources[number], self.around[number + 1]
-            if translation.strip() and translation != self.sentences[number]:
-                source = _escape(translation, self.tags[number])
+            sentence = self.sentences[number]
+            same = sentence, white_space.without_invisible(sentence)
+            if translation.strip() and translation not in same:
+                before, after = self.markup[number]
+                source = before + _escape(translation, self.tags[number]) + after
             if not between and number + 1 < len(translations):
                 between = text.missing_space(self.sentences[number], translation)
             page += [source, between]
@@ -113,13 +122,14 @@ def segment(
     max_tag_pairs: int = 0,
     tokens: Collection[str] = (),
     token: str = "",
-    terms: Glossary = text.NO_TERMS,
+    terms: Glossary | Protection = text.NO_TERMS,
 ) -> WebPage:
     """Find the sentences of a web page.
 
     Tags of blocks end a sentence. Tags within a sentence are part of it if they are
     pairs, at most `max_tag_pairs`, and all of it is to be translated. Otherwise they
-    divide it into texts that are translated one by one. Script, style, code and
+    divide it into texts that are translated one by one, beside its words: those within
+    a word go before or after it. Script, style, code and
     preformatted text is not translated, nor are elements with `translate="no"` or the
     class `notranslate`. A language token at the beginning of a block is that of all
     sentences until the next one, and is left out.
@@ -146,14 +156,15 @@ def segment(
     # Text in a table that is outside of its cells comes before the table in the tree.
     found.sort()
     removed.sort()
-    starts, ends, sentences, tags, own = (
-        zip(*found, strict=True) if found else ((),) * 5
+    starts, ends, sentences, tags, markup, own = (
+        zip(*found, strict=True) if found else ((),) * 6
     )
     around = zip((0, *ends), (*starts, len(page)), strict=True)
     return WebPage(
         tuple(_without(page, start, end, removed) for start, end in around),
         sentences,
         tags,
+        markup,
         tuple(page[start:end] for start, end in zip(starts, ends, strict=True)),
         text.without_unknown(own, sentences, tokens),
     )
@@ -197,8 +208,9 @@ class _Run:
     # Where the source of each character starts and ends.
     starts: list[int] = dataclasses.field(default_factory=list)
     ends: list[int] = dataclasses.field(default_factory=list)
-    # Positions of characters that have a tag before them.
-    tags: list[int] = dataclasses.field(default_factory=list)
+    # Positions of characters that have a tag before them, and what the tree has there:
+    # "b" where an element begins, "/b" where it ends, "#comment", or "" for nothing.
+    tags: list[tuple[int, str]] = dataclasses.field(default_factory=list)
 
     def add(self, source: str, start: int, content: str) -> None:
         """Add a text of the page.
@@ -211,14 +223,16 @@ class _Run:
         """
         done = 0
         while done < len(content) and (match := _CHARACTER.match(source, start)):
-            characters = html.unescape(match[0])
+            characters, end = html.unescape(match[0]), match.end()
+            if characters == match[0]:  # no entity, as in "R&D"
+                characters, end = characters[0], start + 1
             if not content.startswith(characters, done):
                 break
-            start, done = match.end(), done + len(characters)
             self.characters += _SPACES.sub(" ", characters)
-            self.starts += [match.start()] * len(characters)
-            self.ends += [match.end()] * len(characters)
-        self.tags.append(len(self.characters))
+            self.starts += [start] * len(characters)
+            self.ends += [end] * len(characters)
+            start, done = end, done + len(characters)
+        self.tags.append((len(self.characters), ""))
 
     def take_token(
         self, tokens: Collection[str]
@@ -240,7 +254,7 @@ class _Run:
         where = [*zip(self.starts[first:size], self.ends[first:size], strict=True)]
         for values in (self.characters, self.starts, self.ends):
             del values[:size]
-        self.tags = [max(tag - size, 0) for tag in self.tags]
+        self.tags = [(max(place - size, 0), event) for place, event in self.tags]
         return token, where
 
     def texts(
@@ -261,6 +275,8 @@ class _Run:
             terms: Same as in `segment`.
         """
         content = "".join(self.characters)
+        markup = self._markup(source)
+        divisions = self._divisions(content, markup)
         for first, last in text.sentence_spans(content, language, terms):
             whole = max_tag_pairs and self._with_tags(source, first, last)
             if whole and (
@@ -269,19 +285,55 @@ class _Run:
             ):
                 yield whole
                 continue
-            for start, end in self._between_tags(content, first, last, max_tokens):
+            for start, end in _between(content, divisions, first, last, max_tokens):
                 sentence = " ".join(content[start:end].split())
-                yield self.starts[start], self.ends[end - 1], sentence, ()
+                inner = (markup.get(place, ()) for place in range(start + 1, end))
+                before, after = spans.around_word([*itertools.chain(*inner)])
+                around = "".join(before), "".join(after)
+                yield self.starts[start], self.ends[end - 1], sentence, (), around
 
-    def _between_tags(self, content, first, last, max_tokens):
-        """Yield first and last character of the parts of a sentence."""
-        after = bisect.bisect_right(self.tags, first)
-        inner = sorted({*self.tags[after : bisect.bisect_left(self.tags, last)]})
-        # After "<b>Price</b>" the comma of ", the mayor" stays where it is.
-        starts = [_CLOSING.match(content, tag).end() for tag in inner]
-        for start, end in zip([first, *starts], [*inner, last], strict=True):
-            for span in text.stripped(content, start, end):
-                yield from text.parts(content, *span, max_tokens)
+    def _markup(self, source: str) -> dict[int, list[str]]:
+        """Return tags and comments between two characters, by the second's position.
+
+        Only where the tree has the same. Elsewhere, as in "<b><i>a</b>b</i>", moving a
+        text would change the tree.
+        """
+        events: dict[int, list[str]] = {}
+        for place, event in self.tags:
+            if 0 < place < len(self.characters):
+                events.setdefault(place, []).extend([event] if event else ())
+        found = {}
+        for place, expected in events.items():
+            start, end = self.ends[place - 1], self.starts[place]
+            parts = _parts_of(source[start:end], expected) if start <= end else None
+            if parts is not None:
+                found[place] = parts
+        return found
+
+    def _divisions(self, content: str, markup: Mapping[int, list[str]]) -> list[int]:
+        """Return where tags divide the text: beside words, never within one."""
+        divisions = {place for place, _ in self.tags}
+        tags = {
+            place: [part for part in parts if not _NOTE.match(part)]
+            for place, parts in markup.items()
+        }
+        for place, between in tags.items():
+            around = content[place - 1 : place + 1]
+            if not between and not any(map(str.isspace, around)):
+                divisions.remove(place)
+        for start, end, places in spans.divided_words(content, tags):
+            if not (self._is_border(start) and self._is_border(end)):
+                continue
+            inner = itertools.chain(*(tags[place] for place in places))
+            before, after = spans.around_word([*inner])
+            divisions.difference_update(places)
+            divisions.update([start] * bool(before) + [end] * bool(after))
+        return sorted(divisions)
+
+    def _is_border(self, place):
+        """Return whether the source is divided there: not within an entity."""
+        inside = 0 < place < len(self.starts)
+        return not inside or self.starts[place] != self.starts[place - 1]
 
     def _with_tags(self, source, first, last):
         """Return a sentence with its tags if it has pairs of them and nothing else."""
@@ -298,7 +350,7 @@ class _Run:
         before, after = _outer_tags(source, start, end, inner)
         tags = (*before, *inner, *after)
         names = {TAG_NAME.match(tag)[1].lower() for tag in tags}
-        if 2 * len([*tag_pairs(tags)]) < len(tags) or names - _INLINE:
+        if 2 * len([*tag_pairs(tags)]) < len(tags) or names - INLINE:
             return None
         sentence = [*before, parts[0]]
         for gap, previous, character in zip(gaps, parts, parts[1:], strict=False):
@@ -312,7 +364,53 @@ class _Run:
             end + len("".join(after)),
             "".join(sentence + after),
             tags,
+            ("", ""),
         )
+
+
+def _between(content, divisions, first, last, max_tokens):
+    """Yield first and last character of the parts of a sentence.
+
+    Args:
+        content: The text that the sentence is in.
+        divisions: Where tags divide the text.
+        first: Where the sentence begins.
+        last: Where it ends.
+        max_tokens: Same as in `segment`.
+    """
+    after = bisect.bisect_right(divisions, first)
+    inner = divisions[after : bisect.bisect_left(divisions, last)]
+    # After "<b>Price</b>" the comma of ", the mayor" stays where it is.
+    starts = [_CLOSING.match(content, tag).end() for tag in inner]
+    for start, end in zip([first, *starts], [*inner, last], strict=True):
+        for span in text.stripped(content, start, end):
+            yield from text.parts(content, *span, max_tokens)
+
+
+def _parts_of(gap: str, events: Sequence[str]) -> list[str] | None:
+    """Return the tags and comments that a part of a page consists of.
+
+    Args:
+        gap: The part.
+        events: What the tree has there, see `_Run.tags`.
+
+    Returns:
+        None if there is something else, or the tree has others.
+    """
+    parts, found, place = [], [], 0
+    while match := _NOTE.match(gap, place) or _ANY_TAG.match(gap, place):
+        place, part = match.end(), match[0]
+        parts.append(part)
+        name = (match[1] or "wbr").lower()
+        if part.startswith("<!"):
+            found.append("#comment")
+        elif part.startswith("</"):
+            found.append(f"/{name}")
+        elif match.re is _NOTE or name == "img":
+            found += [name, f"/{name}"]
+        else:
+            found.append(name)
+    return parts if place == len(gap) and found == [*events] else None
 
 
 def _outer_tags(
@@ -361,15 +459,16 @@ def _runs(source: str) -> Iterator[_Run]:
             if not is_skipped and node.origin_offset is not None:
                 run.add(source, node.origin_offset, node.data)
             continue
-        if node.name in _INLINE or node.name in _SKIPPED or node.name == "#comment":
-            run.tags.append(len(run.characters))
+        if node.name in INLINE or node.name in _SKIPPED or node.name == "#comment":
+            run.tags.append((len(run.characters), "/" * is_end + node.name))
         elif run.characters:
             yield run
             run = _Run()
-        if not is_end and node.children:
+        if not is_end and node.name != "#comment":
             is_skipped = _is_skipped(node, is_skipped)
             stack.append((node, is_skipped, True))
-            stack += [(child, is_skipped, False) for child in node.children[::-1]]
+            children = (node.children or ())[::-1]
+            stack += [(child, is_skipped, False) for child in children]
     yield run
 
 

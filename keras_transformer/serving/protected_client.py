@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import language_tokens, spans
+from keras_transformer import given_texts, language_tokens, spans
 from keras_transformer.config import SPACE, TAG, PairEncoding
 from keras_transformer.documents.protection import Protection
 from keras_transformer.serving import client
@@ -45,7 +46,7 @@ def find_placeholders(config: client.ClientConfig) -> list[str]:
 
 
 def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
-    """Return the symbols of a served model that some texts begin with.
+    """Return the symbols of a served model that lines of some texts begin with.
 
     Language tokens and markers of corpora.
 
@@ -62,7 +63,8 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
         {
             marker
             for text in texts
-            for marker in spans.leading(text)
+            for line in text.splitlines()
+            for marker in spans.leading(line)
             if language_tokens.code_of(marker) or TAG.fullmatch(marker)
         }
     )
@@ -83,7 +85,9 @@ def ask(
 ) -> Iterator[dict[str, Any]]:
     """Same as `client.ask`, with what is protected in the translations.
 
-    Without placeholders it asks the signature `align` instead of `serving_default`.
+    Without placeholders it asks the signature `align` instead of `serving_default`. For
+    `document` the sentences are found here, with the rules for texts of an unknown
+    language, and each is protected; they are translated by `serving_default`.
 
     Args:
         config: Server and requests; its signature is among `SIGNATURES`.
@@ -102,8 +106,13 @@ def ask(
                 "model with placeholders, see bin/prepare_data.py --placeholders."
             )
         config = dataclasses.replace(config, signature="align")
-    options = pipeline.Options(protection)
-    yield from client.ask(config, inputs, functools.partial(_translate, options))
+    options, translate = pipeline.Options(protection), _translate
+    if config.signature == "document":
+        config = dataclasses.replace(config, signature="serving_default")
+        tokens = tuple(filter(language_tokens.code_of, protection.tokens))
+        options = pipeline.Options(protection, tokens, divides=True)
+        translate = functools.partial(_translate_documents, config.batch_size)
+    yield from client.ask(config, inputs, functools.partial(translate, options))
 
 
 def _pieces(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
@@ -130,6 +139,41 @@ def _translate(
 
     found = pipeline.run(pipeline.translate(inputs["text"], options), ask)
     return [*map(_with, answers, found)]
+
+
+def _translate_documents(
+    batch_size: int, options: pipeline.Options, send: Callable, inputs: client.Batch
+) -> client.Answers:
+    """Return the answers to a batch of texts, sentence by sentence.
+
+    Args:
+        batch_size: Sentences in a request.
+        options: How they are translated.
+        send: Sends a batch.
+        inputs: The texts.
+    """
+
+    def ask(protected):
+        texts = [each.text for each in protected]
+        starts = range(0, len(texts), batch_size)
+        batches = [texts[start : start + batch_size] for start in starts]
+        answers = itertools.chain(*(send({"text": batch}) for batch in batches))
+        return [*map(pipeline.Translation.of, texts, answers)]
+
+    texts = [given_texts.as_str(text) for text in inputs["text"]]
+    documents = [pipeline.segment(text, options) for text in texts]
+    sentences = [sentence for each in documents for sentence in each.texts()]
+    found = iter(pipeline.run(pipeline.translate(sentences, options), ask))
+    answers = []
+    for document in documents:
+        translations = [*itertools.islice(found, len(document.sentences))]
+        answers.append(
+            {
+                "translation": document.join([each.text for each in translations]),
+                "truncated": any(each.truncated for each in translations),
+            }
+        )
+    return answers
 
 
 def _with(answer: dict[str, Any], found: pipeline.Translation) -> dict[str, Any]:

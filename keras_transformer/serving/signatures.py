@@ -244,7 +244,8 @@ class ServingModule(tf.Module):
             lambda sentences: self.translator.source_tokens(sentences)[1],
             tokens,
         )
-        translations = self._translations(pieces.sentences())
+        sentences = graph_text.without_invisible(pieces.sentences())
+        translations = self._translations(sentences)
         batch = tf.shape(text, out_type=tf.int64)[0]
         num_cut = tf.math.unsorted_segment_sum(
             tf.cast(is_cut, tf.int32), pieces.rows, batch

@@ -171,7 +171,7 @@ def segment(text: str, options: Options, token: str = "") -> text_lib.Document:
         options: Their format, language and limit.
         token: The language token of sentences that the text gives none; "": none.
     """
-    terms = options.protection.marked_terms
+    terms = options.protection
     if options.format == "text":
         return text_lib.segment(
             text, options.language, options.limit, options.tokens, token, terms
@@ -192,6 +192,9 @@ def segment(text: str, options: Options, token: str = "") -> text_lib.Document:
 def in_parts(texts: Sequence[str], options: Options) -> Steps[list[list[Part]]]:
     """Protect texts, ask for their translations, and divide those that were cut.
 
+    What is asked has whole words: without invisible characters in them, and without
+    tags where these are protected.
+
     Args:
         texts: The sources.
         options: How.
@@ -203,7 +206,11 @@ def in_parts(texts: Sequence[str], options: Options) -> Steps[list[list[Part]]]:
     Returns:
         The parts of each text: itself, unless it was divided.
     """
-    protected = [options.protection.protect(given_texts.as_str(text)) for text in texts]
+    protection = options.protection
+    protected = [
+        protection.protect(protection.whole_words(given_texts.as_str(text)))
+        for text in texts
+    ]
     answers = (yield protected) if protected else []
     found = [[Part(*each)] for each in zip(protected, answers, strict=True)]
     divisions = {

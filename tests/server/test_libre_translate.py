@@ -273,6 +273,17 @@ def test_forms_have_lists_as_fields_that_come_several_times():
         assert answer.json() == {"translatedText": ["www.a.de 1", "<b>"]}
 
 
+@pytest.mark.parametrize("text_format", ["text", "html"])
+def test_no_sentence_ends_within_a_term(text_format):
+    """And no word is read in parts."""
+    term = "Jeopardy! Productions"
+    given = {"glossary": term, "format": text_format}
+    text = f"We saw {term} there. A Don\u00adau runs."
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        answer = translate(client, q=text, **given)
+    assert answer == {"translatedText": f"THERE. {term} SAW WE RUNS. DONAU A"}
+
+
 def test_a_byte_order_mark_is_no_part_of_a_term():
     with protecting(placeholders=PLACEHOLDERS) as client:
         answer = translate(client, q="a dog", glossary="\ufeffdog\tKöter\r\n")

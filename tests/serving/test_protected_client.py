@@ -45,7 +45,7 @@ def test_the_placeholders_of_a_served_model_are_found(
 
 
 def ask(addresses, protection, texts=TEXTS, **options):
-    config = config_of(addresses, batch_size=4, **options)
+    config = config_of(addresses, **{"batch_size": 4} | options)
     return list(protected_client.ask(config, {"text": texts}, protection))
 
 
@@ -81,6 +81,21 @@ def test_all_translations_and_paragraphs_have_what_is_protected(with_placeholder
         assert "www.a.de" in found and "Pudel" in found
     assert paragraph["translation"].count("Pudel") == 2
     assert "one" in paragraph["translation"].split("\n\n* ")[1]
+
+
+@pytest.mark.long
+def test_tags_and_terms_of_a_paragraph_stay_over_its_sentences(with_placeholders):
+    """As in the pipeline, which pairs the tags of each sentence."""
+    terms = [Term("Jeopardy! Productions", None)]
+    kept = Protection(["tags"], terms, PairEncoding(placeholders=8).symbols)
+    texts = ["<b>A man runs. Two men run.</b>\n", "- At Jeopardy! Productions.\n", "\n"]
+    tags, term, blank = ask(
+        with_placeholders, kept, texts, signature="document", batch_size=2
+    )
+    assert [tags["translation"].count(tag) for tag in ("<b>", "</b>")] == [1, 1]
+    assert term["translation"].count("Jeopardy! Productions") == 1
+    assert term["translation"].startswith("- ") and term["translation"].endswith("\n")
+    assert blank == {"translation": "\n", "truncated": False}
 
 
 def test_only_one_signature_can_do_without_placeholders():

@@ -297,6 +297,7 @@ def test_documents_keep_their_layout_and_lose_nothing(module, signatures):
         "",
         f"{words}. one",
         "\n".join(["one two"] * 300),
+        "A d\u00adog\u200b runs!",
     ]
     result = signatures["document"](text=tf.constant(texts))
     assert not any(result["truncated"])
@@ -306,6 +307,7 @@ def test_documents_keep_their_layout_and_lose_nothing(module, signatures):
     assert found[1] == ""
     assert "\n" not in found[2]
     assert found[3] == "\n".join(module.translator(["one two"]) * 300)
+    assert found[4] == first
     # Each part of the long sentence gave something.
     assert len(found[2].split()) > 2 * len(module.translator(words).split())
 
