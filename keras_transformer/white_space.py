@@ -41,14 +41,16 @@ SPACES = "".join(
 # come in pairs stay: one of a pair may be in another sentence.
 INVISIBLE = "\u00ad\u061c\u200b\u200e\u200f\u2060\ufeff"
 _JOINERS = "\u200c\u200d"
+# Scripts that write zero-width spaces between words.
+_DIVIDED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 # What `without_invisible` replaces by its group, in the form of RE2 and `regex`. In
 # other scripts and emoji, joiners are spelling. What has spaces around it is a word of
 # its own and stays, so that words keep their numbers.
 HIDDEN = (
     r"([\p{Latin}\p{Greek}\p{Cyrillic}]\p{M}*)"
     f"[{INVISIBLE}{_JOINERS}]*[{_JOINERS}][{INVISIBLE}{_JOINERS}]*",
-    f"([^ ])[{INVISIBLE}]+",
-    f"[{INVISIBLE}]+([^ ])",
+    f"([^ {_DIVIDED}])[{INVISIBLE}]+",
+    f"[{INVISIBLE}]+([^ {_DIVIDED}])",
 )
 _INVISIBLE = regex.compile(f"[{INVISIBLE}{_JOINERS}]")
 # What a text without anything to translate consists of, for TensorFlow's regular
@@ -66,8 +68,9 @@ def strip(text: str) -> str:
 def without_invisible(text: str) -> str:
     """Return a text whose words have no invisible characters in or beside them.
 
-    Soft hyphens, zero-width spaces and the like. A zero-width joiner or non-joiner goes
-    only after a Latin, Greek or Cyrillic letter.
+    Soft hyphens, zero-width spaces and the like, but not between letters of Thai, Lao,
+    Khmer, Burmese and Tibetan, which divide words by them. A zero-width joiner or
+    non-joiner goes only after a Latin, Greek or Cyrillic letter.
     """
     if _INVISIBLE.search(text):
         for pattern in HIDDEN:

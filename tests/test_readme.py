@@ -62,7 +62,7 @@ def run_as_a_file(code, repository, folder):
         env={"PYTHONPATH": str(repository), "PATH": "", "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout.splitlines()

@@ -381,6 +381,7 @@ def test_terms_and_numbers_are_found_among_invisible_characters(word, options):
         (" \u00ada\u200db\u200bc", " abc"),
         ("e\u0301\u200cx", "e\u0301x"),
         ("\u200f\u05d0\u200f.", "\u05d0."),
+        ("\u17a2\u200b\u1780 a\u200b", "\u17a2\u200b\u1780 a"),  # Khmer's words
         ("a \u200b b", None),
         ("\u200b", None),
         ("\u06cc\u200c\u0645 \u0915\u094d\u200d\u0937", None),
