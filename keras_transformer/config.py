@@ -362,18 +362,22 @@ class DecodingConfig:
     """
 
     # Hypotheses kept alive; 1 is greedy search.
-    beam_size: int = 4
+    beam_size: int = dataclasses.field(default=4, metadata={"minimum": 1})
     # alpha of the length penalty; 0 switches it off.
-    length_penalty_alpha: float = 0.6
+    length_penalty_alpha: float = dataclasses.field(
+        default=0.6, metadata={"minimum": 0.0}
+    )
     # "wu": ((5 + length) / 6) ** alpha (§6.1); "power": length ** alpha, as in Marian,
     # Transformers and CTranslate2.
     length_penalty: str = "wu"
     # An output has at most as many tokens as its input, plus these.
-    extra_decode_length: int = 50
+    extra_decode_length: int = dataclasses.field(default=50, metadata={"minimum": 0})
     # An output has at most this many tokens, EOS included; None: no such limit.
-    max_output_length: int | None = None
+    max_output_length: int | None = dataclasses.field(
+        default=None, metadata={"minimum": 1}
+    )
     # Sources are cut at the end to this many tokens, EOS included.
-    max_input_length: int = 512
+    max_input_length: int = dataclasses.field(default=512, metadata={"minimum": 1})
     # Force EOS at the output limit and score it, instead of leaving the hypothesis
     # unfinished.
     force_eos: bool = False
@@ -381,10 +385,10 @@ class DecodingConfig:
     certain_eos: bool = False
     # No n-gram of this many tokens occurs twice in an output, as in Transformers; 0:
     # off. Translation only.
-    no_repeat_ngram_size: int = 0
+    no_repeat_ngram_size: int = dataclasses.field(default=0, metadata={"minimum": 0})
     # A phrase of up to 8 tokens occurs at most this often in a row; 0: off. Translation
     # only.
-    max_repetitions: int = 0
+    max_repetitions: int = dataclasses.field(default=0, metadata={"minimum": 0})
     # Stop the search of a sentence as soon as `beam_size` hypotheses have ended, as in
     # CTranslate2, Marian and fairseq. By default it stops when no other can be better.
     early_stopping: bool = False
@@ -397,13 +401,11 @@ class DecodingConfig:
 
     def __post_init__(self):
         _use_plain_numbers(self)
-        check_at_least("beam_size", self.beam_size, 1)
-        check_at_least("extra_decode_length", self.extra_decode_length, 0)
-        check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
-        check_at_least("max_repetitions", self.max_repetitions, 0)
-        check_at_least("max_input_length", self.max_input_length, 1)
-        if self.max_output_length is not None:
-            check_at_least("max_output_length", self.max_output_length, 1)
+        for field in dataclasses.fields(self):
+            value, minimum = getattr(self, field.name), field.metadata.get("minimum")
+            may_be_none = field.default is None and value is None
+            if isinstance(minimum, int) and not may_be_none:
+                check_at_least(field.name, value, minimum)
         check_choice("length_penalty", self.length_penalty, LENGTH_PENALTIES)
         _check_number("length_penalty_alpha", self.length_penalty_alpha)
         if not 0 <= self.length_penalty_alpha < math.inf:

@@ -115,6 +115,13 @@ def test_a_head_that_aligns_is_one_of_the_decoder():
             config.ModelConfig(num_layers=3, num_heads=2, alignment_head=wrong)
 
 
+def test_only_a_limit_that_may_be_absent_may_be_none():
+    assert config.DecodingConfig(max_output_length=None).max_output_length is None
+    message = "`beam_size` must be an integer. Received: beam_size=None."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        config.DecodingConfig(beam_size=None)
+
+
 @pytest.mark.parametrize("value", [6.0, "6", True])
 def test_sizes_that_are_no_integers_are_refused(value):
     message = f"`num_layers` must be an integer. Received: num_layers={value!r}."

@@ -23,7 +23,7 @@ def define(
     """Define a flag for each field, with the field's default, range and choices.
 
     The flag has the field's name unless the field's metadata names another under
-    "flag"; None there means no flag. The metadata may have the "minimum" of an integer,
+    "flag"; None there means no flag. The metadata may have the "minimum" of a number,
     and "choices".
 
     Args:
@@ -62,17 +62,14 @@ def define_flag(
     name = rules.get("flag", field.name)
     if "choices" in rules:
         return flags.DEFINE_enum(name, default, list(rules["choices"]), help_text)
-    if "minimum" in rules:
-        return flags.DEFINE_integer(
-            name, default, help_text, lower_bound=rules["minimum"]
-        )
     define_kind = {
         "bool": flags.DEFINE_bool,
         "int": flags.DEFINE_integer,
         "float": flags.DEFINE_float,
         "str": flags.DEFINE_string,
     }[str(field.type).removesuffix(" | None")]
-    return define_kind(name, default, help_text)
+    bounds = {"lower_bound": rules["minimum"]} if "minimum" in rules else {}
+    return define_kind(name, default, help_text, **bounds)
 
 
 def field_comments(config_class: type) -> dict[str, str]:

@@ -14,13 +14,19 @@ flags.disclaim_key_flags()
 
 
 def define(
-    config_class: type, leave_out: Collection[str] = ()
+    config_class: type,
+    *,
+    only: Collection[str] = (),
+    leave_out: Collection[str] = (),
+    default: str = "the preset's; in base: {}",
 ) -> dict[str, flags.FlagHolder]:
     """Define a flag for every field, with the comment above the field as its help.
 
     Args:
         config_class: A dataclass of integers, numbers, truth values and strings.
-        leave_out: Fields that get no flag.
+        only: Same as in `field_flags.define`.
+        leave_out: Same as in `field_flags.define`.
+        default: What the help says of the default; {} is the field's.
 
     Returns:
         Flags by field name. The value of a flag is None unless it is given.
@@ -28,10 +34,10 @@ def define(
     comments = field_flags.field_comments(config_class)
     holders = {}
     for field in dataclasses.fields(config_class):
-        if field.name not in leave_out and field_flags.has_flag(field):
+        is_wanted = field.name not in leave_out and (not only or field.name in only)
+        if is_wanted and field_flags.has_flag(field):
             base = "none" if field.default is None else field.default
-            comment = comments[field.name]
-            text = f"{comment} Default: the preset's; in base: {base}."
+            text = f"{comments[field.name]} Default: {default.format(base)}."
             holders[field.name] = field_flags.define_flag(field, None, text)
     return holders
 
