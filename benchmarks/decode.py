@@ -144,7 +144,8 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
     first_call_s = time.perf_counter() - began
     call()  # first call of the optimized graph
     began = time.perf_counter()
-    if (compiler := exported_model.compiler_of(loaded, version)) is not None:
+    description = exported_model.read_description(version)
+    if (compiler := exported_model.compiler_of(loaded, description)) is not None:
         call()  # a third batch of its size
         compiler.look()
         compiler.wait()

@@ -72,7 +72,11 @@ def read_facts(saved_model: str | os.PathLike) -> ModelFacts:
     Raises:
         ValueError: If the description is damaged.
     """
-    description = read_description(saved_model)
+    return _facts(saved_model, read_description(saved_model))
+
+
+def _facts(saved_model, description) -> ModelFacts:
+    """Same as `read_facts`, with the description."""
     name = pathlib.Path(saved_model).resolve().name
     default = description.get("default_language")
     tokens = language_tokens(description)
@@ -100,12 +104,13 @@ def open_export(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it is not for this use, or is damaged.
     """
-    name = check_use(saved_model, use)
-    facts = read_facts(saved_model)
+    description = read_description(saved_model)
+    facts = _facts(saved_model, description)
+    name = _checked(saved_model, use, facts.placeholders)
     loaded = _load(saved_model)
     compiler, run_batch = None, None
     if use in ("translate", "align", "protect", "serve"):
-        compiler = compiler_of(loaded, saved_model)
+        compiler = compiler_of(loaded, description)
     if use == "sample":
         run_batch = sampler(functools.partial(_call, loaded, name), sampling)
     elif use != "serve":
@@ -119,42 +124,40 @@ def open_export(
     )
 
 
-def check_use(saved_model: str | os.PathLike, use: str) -> str | None:
+def check_use(saved_model: str | os.PathLike, use: str) -> None:
     """Raise unless an export is for a use; loads no weights.
 
     Args:
         saved_model: The folder of a version, local or remote (gs://).
         use: One of `opened_model.USES`.
 
-    Returns:
-        The name of its signature; None: all are for this use.
-
     Raises:
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it is not for this use, or is damaged.
     """
+    _checked(saved_model, use, read_facts(saved_model).placeholders)
+
+
+def _checked(saved_model, use, placeholders) -> str | None:
+    """Return the signature for a use, None if all are; raise as `check_use` does."""
     if use == "serve":
         _read_graph(saved_model)
         return None
     if use == "protect":
-        has_placeholders = read_facts(saved_model).placeholders
-        use = "translate" if has_placeholders else "align"
+        use = "translate" if placeholders else "align"
     name, outputs = _SIGNATURES[use]
     check_signature(saved_model, name, outputs)
     return name
 
 
-def compiler_of(loaded: Any, saved_model: str | os.PathLike) -> CompilerBeside | None:
+def compiler_of(loaded: Any, description: Mapping[str, Any]) -> CompilerBeside | None:
     """Return what compiles the programs of an export, if it has and describes some.
 
     Args:
         loaded: The loaded export.
-        saved_model: Its folder.
+        description: From `read_description`; {} if it was copied without that file.
     """
-    if COMPILE not in loaded.signatures:
-        return None
-    description = read_description(saved_model)
-    if "programs" not in description:  # copied without its additional files
+    if COMPILE not in loaded.signatures or "programs" not in description:
         return None
     return CompilerBeside(
         {name: functools.partial(_call, loaded, name) for name in (COMPILE, STATE)},

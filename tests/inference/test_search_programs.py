@@ -364,7 +364,8 @@ def test_a_program_does_not_wait_for_the_compiler():
 def test_an_export_without_its_description_is_searched_without_programs(tmp_path):
     """Some tools copy what TensorFlow knows of alone."""
     loaded = types.SimpleNamespace(signatures=Programs().signatures())
-    assert exported_model.compiler_of(loaded, tmp_path) is None
+    description = exported_model.read_description(tmp_path)
+    assert exported_model.compiler_of(loaded, description) is None
 
 
 def test_without_programs_there_is_no_compiler():
