@@ -22,7 +22,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import measure
 from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _REFERENCE = flags.DEFINE_string("reference", None, "Its translations.")
@@ -37,20 +37,14 @@ def main() -> dict:
 
     from keras_transformer import bleu_metric, text_files
     from keras_transformer.hardware import describe
-    from keras_transformer.opening import open_model
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 
     config = ModelDir(MODEL_DIR.value).read_config()
     metric = bleu_metric.metric(config.target_language)
-    translator = open_model(
-        MODEL_DIR.value,
-        None,
-        checkpoint=CHECKPOINT.value,
-        precision="float32",
-        beam_size=_BEAM_SIZE.value,
-        length_penalty_alpha=0.0,
-    ).searcher
+    translator = model_flags.load_translator(
+        precision="float32", beam_size=_BEAM_SIZE.value, length_penalty_alpha=0.0
+    )
     sources = text_files.read_lines(_INPUT.value)
     references = text_files.read_lines(_REFERENCE.value)
     ours = translator.translate(sources)

@@ -364,7 +364,6 @@ def devices() -> None:
     """Compare the outputs of exports for both kinds of device on both."""
     from benchmarks.lib import gpu_devices
     from keras_transformer import text_files
-    from keras_transformer.opening import open_model
 
     precision = _PRECISIONS.value[0]
     if MODEL_DIR.value is None:
@@ -372,8 +371,7 @@ def devices() -> None:
         texts = _texts(min(_LINES.value, _LINES_OF_DEVICES))
     else:
         programs.check_given(_INPUT)
-        model = open_model(MODEL_DIR.value, None, precision=precision)
-        translator = model.searcher
+        translator = model_flags.load_translator(precision=precision)
         texts = text_files.read_lines(_INPUT.value)[:_LINES_OF_DEVICES]
     for device in ("cpu", "gpu"):
         with tempfile.TemporaryDirectory() as folder:

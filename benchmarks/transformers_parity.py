@@ -30,7 +30,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import measure
 from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import MODEL_DIR
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Beam size of both.")
@@ -53,15 +53,13 @@ def main() -> dict:
     startup.import_tensorflow()
     from keras_transformer import text_files
     from keras_transformer.hardware import describe
-    from keras_transformer.opening import open_model
     from keras_transformer.pretrained import huggingface_writer
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(MODEL_DIR.value)
     load = {"precision": "float32", "length_penalty": "power"}
-    load["checkpoint"] = CHECKPOINT.value
     translator, greedy = (
-        open_model(MODEL_DIR.value, None, beam_size=beam_size, **load).searcher
+        model_flags.load_translator(beam_size=beam_size, **load)
         for beam_size in (_BEAM_SIZE.value, 1)
     )
     lines = text_files.read_lines(_INPUT.value)

@@ -86,21 +86,16 @@ def main() -> dict:
 
 def make_models(folder: pathlib.Path) -> dict[str, float]:
     """Write the export and CTranslate2's models; return the options of its search."""
-    from keras_transformer.opening import open_model
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter, saved_model
 
     weights = ModelDir(MODEL_DIR.value).choose(CHECKPOINT.value).path
     load = functools.partial(
-        open_model,
-        MODEL_DIR.value,
-        None,
-        checkpoint=str(weights),
-        **search_flags.given(),
+        model_flags.load_translator, checkpoint=str(weights), **search_flags.given()
     )
     ours = load(precision=_PRECISION.value)
-    saved_model.export(ours.searcher, folder / "export", signatures=["serving_default"])
-    translator = load(precision="float32").searcher
+    saved_model.export(ours, folder / "export", signatures=["serving_default"])
+    translator = load(precision="float32")
     for precision in _PRECISIONS:
         ctranslate2_converter.convert(translator, folder / precision, precision)
     decoding = translator.decoding

@@ -18,6 +18,7 @@ import dataclasses
 import json
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import json_files, presets, wording
+from keras_transformer import json_files, presets, tasks, wording
 from keras_transformer.cli import device_flags, field_flags, programs, startup
 from keras_transformer.config import check_at_least
 from keras_transformer.evaluation import table3
@@ -69,6 +70,11 @@ def main() -> dict:
 
     # What would fail after the training is refused before it.
     metadata = data.read_metadata(_DATA_DIR.value)
+    if metadata.task != tasks.TRANSLATION.name:
+        raise ValueError(
+            f"The corpus in {_DATA_DIR.value} is for --task={metadata.task}; Table 3 "
+            "is of translation models. Give another --data_dir."
+        )
     evaluation.check_languages([metadata.target_language])
     output = pathlib.Path(_OUTPUT_DIR.value)
     results, compared = {}, []
@@ -179,9 +185,10 @@ def run_program(row: str, name: str, /, **values: Any) -> dict[str, Any]:
     given = [f"--{flag}={value}" for flag, value in values.items() if value is not None]
     program = pathlib.Path(__file__).with_name(name)
     summary, last = "", ""
+    # The kernel ends it if this program is killed and cannot.
+    ended = ["setpriv", "--pdeathsig=TERM"] if shutil.which("setpriv") else []
     with subprocess.Popen(
-        # The kernel ends it if this program is killed and cannot.
-        ["setpriv", "--pdeathsig=TERM", sys.executable, program, "--json", *given],
+        [*ended, sys.executable, program, "--json", *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -20,7 +20,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import language_flags, model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import MODEL_DIR
 from keras_transformer.config import check_choice
 
 _SOURCE = flags.DEFINE_string("source", None, "The source sentence.")
@@ -51,17 +51,12 @@ def main() -> dict:
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
     startup.import_tensorflow()
-    from keras_transformer import atomic_files, opening
+    from keras_transformer import atomic_files
     from keras_transformer.visualization import attention, figures, heat_map, page
 
-    language_flags.check_told([_SOURCE.value])
-    model = opening.open_model(
-        MODEL_DIR.value,
-        None,
-        checkpoint=CHECKPOINT.value,
-        languages=language_flags.given(),
-    )
-    record = attention.record_attention(model.searcher, _SOURCE.value, _TARGET.value)
+    translator = model_flags.load_translator(languages=language_flags.given())
+    language_flags.check_told([_SOURCE.value], translator.tokenizer)
+    record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
     num_layers = record.num_layers(_ATTENTION.value)
     layer = num_layers if _LAYER.value is None else _LAYER.value
     if output.suffix.lower() == ".png":

@@ -19,7 +19,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import MODEL_DIR
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
 _QUANTIZATION = flags.DEFINE_enum(
@@ -35,15 +35,12 @@ def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     startup.import_tensorflow()
-    from keras_transformer.opening import open_model
     from keras_transformer.serving import ctranslate2_converter
 
-    model = open_model(
-        MODEL_DIR.value, None, checkpoint=CHECKPOINT.value, precision="float32"
-    )
+    translator = model_flags.load_translator(precision="float32")
     with programs.needing("ctranslate2", "Converting"):
         ctranslate2_converter.convert(
-            model.searcher, _OUTPUT_DIR.value, _QUANTIZATION.value
+            translator, _OUTPUT_DIR.value, _QUANTIZATION.value
         )
     print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
     return {"output_dir": _OUTPUT_DIR.value, "quantization": _QUANTIZATION.value}

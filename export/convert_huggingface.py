@@ -34,16 +34,15 @@ def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(MODEL_DIR, _OUTPUT_DIR)
     startup.import_tensorflow()
-    from keras_transformer.opening import open_model
     from keras_transformer.pretrained import huggingface_writer, model_card
     from keras_transformer.runs.model_dir import ModelDir
 
     model_dir = ModelDir(MODEL_DIR.value)
     run = model_dir.read_config()
     checkpoint = model_dir.choose(CHECKPOINT.value)
-    translator = open_model(
-        MODEL_DIR.value, None, checkpoint=str(checkpoint.path), precision="float32"
-    ).searcher
+    translator = model_flags.load_translator(
+        checkpoint=str(checkpoint.path), precision="float32"
+    )
     report = None
     if _REPORT.value:
         report = model_card.read_report(_REPORT.value, checkpoint)

@@ -63,5 +63,11 @@ NAMES = tuple(_TASKS)
 
 
 def of(name: str) -> Task:
-    """Return the task with a name."""
+    """Return the task with a name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if name not in _TASKS:
+        raise ValueError(f"A task is one of {', '.join(NAMES)}. Received: {name!r}.")
     return _TASKS[name]

@@ -22,7 +22,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import measure
 from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli.model_flags import MODEL_DIR
 from robustness import kills
 
 _KILLS = flags.DEFINE_integer("kills", 20, "Number of kills.", lower_bound=1)
@@ -38,11 +38,9 @@ def main() -> dict:
     programs.check_given(MODEL_DIR)
     startup.import_tensorflow()
     from keras_transformer.hardware import describe
-    from keras_transformer.opening import open_model
     from keras_transformer.serving import saved_model
 
-    model = open_model(MODEL_DIR.value, None, checkpoint=CHECKPOINT.value)
-    translator = model.searcher
+    translator = model_flags.load_translator()
     if _EXPORT_DIR.value is not None:
         kills.export_until_killed(translator, _EXPORT_DIR.value)
     texts = saved_model.trial_texts(translator, 16)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 if TYPE_CHECKING:  # imports what loads models
+    from keras_transformer.inference.translator import Translator
     from keras_transformer.translation.opened_model import OpenedModel
     from keras_transformer.translation.sampling import Sampling
 
@@ -77,6 +78,26 @@ def open_model(
     ModelDir(MODEL_DIR.value).check_is_run()
     options = {"checkpoint": CHECKPOINT.value, **options}
     return opening.open_model(MODEL_DIR.value, use, sampling=sampling, **options)
+
+
+def load_translator(**options: Any) -> Translator:
+    """Load the translator of --model_dir as it was trained.
+
+    Args:
+        **options: Those of `opening.open_model`.
+
+    Raises:
+        FileNotFoundError: If there is no model.
+        ValueError: If it is a parser.
+    """
+    from keras_transformer import tasks
+    from keras_transformer.opening import open_model
+    from keras_transformer.runs.model_dir import ModelDir
+
+    config = ModelDir(MODEL_DIR.value).read_config()
+    tasks.TRANSLATION.check(config.task, MODEL_DIR.value)
+    options = {"checkpoint": CHECKPOINT.value, **options}
+    return open_model(MODEL_DIR.value, None, **options).searcher
 
 
 def read_config() -> dict[str, Any]:

@@ -43,6 +43,7 @@ def open_model(
         FileNotFoundError: If there is no model or no shortlist.
         ValueError: If it is not for this use, an option does not fit it, or it is
             damaged.
+        TypeError: If there is no such option.
     """
     if use is not None:
         check_choice("use", use, USES)

@@ -127,6 +127,23 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
     refuse(program, "--shortlist is for translation models", shortlist=True, **where)
 
 
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("bin/visualize_attention.py", {"source": "a", "output": "a.png"}),
+        ("export/convert_ctranslate2.py", {"output_dir": "out"}),
+        ("export/convert_huggingface.py", {"output_dir": "out"}),
+    ],
+)
+def test_programs_for_translators_refuse_what_is_none(
+    program_of, parser_dir, tmp_path, program, flags
+):
+    with pytest.raises(ValueError, match="is a parser: use bin/parse.py"):
+        program_of(program)(model_dir=parser_dir, **flags)
+    with pytest.raises(FileNotFoundError, match="has no config.json. Train first"):
+        program_of(program)(model_dir=tmp_path / "absent", **flags)
+
+
 def test_flags_of_the_other_task_are_refused(refuse, model_dir):
     where = {"model_dir": model_dir("parsing"), "source": "a", "reference": "b"}
     refuse("bin/evaluate.py", "--source is for --task=translation", **where)

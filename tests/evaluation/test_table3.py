@@ -459,6 +459,11 @@ def test_a_missing_tokenizer_is_named_before_any_row(
         program.main()
 
 
+def test_a_treebank_is_refused(program_of, parser_corpus, tmp_path):
+    with pytest.raises(ValueError, match="is for --task=parsing; Table 3 is of transl"):
+        program_of("bin/reproduce.py")(data_dir=parser_corpus, output_dir=tmp_path)
+
+
 def test_time_left_of_a_table_is_estimated_by_what_its_rows_cost():
     """C3 has eight layers where base has six, and C1 two; the softmax stays."""
     chosen = {row: table3.row_preset(row) for row in ("base", "C1", "C3")}

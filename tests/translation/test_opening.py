@@ -1,5 +1,6 @@
 """One way to a run, an export and a parser."""
 
+import dataclasses
 import functools
 import pathlib
 
@@ -108,4 +109,12 @@ def test_an_unknown_use_and_an_empty_folder_are_named(tmp_path):
     with pytest.raises(ValueError, match="`use` must be one of"):
         open_model(tmp_path, "sing")
     with pytest.raises(FileNotFoundError, match=r"No saved_model.pb in .*VERSION"):
+        open_model(tmp_path)
+
+
+def test_a_model_of_an_unknown_task_is_named(run, tmp_path):
+    values = ModelDir(run).read_config()
+    ModelDir(tmp_path).write_config(dataclasses.replace(values, task="summing"))
+    message = "A task is one of translation, parsing. Received: 'summing'"
+    with pytest.raises(ValueError, match=message):
         open_model(tmp_path)
