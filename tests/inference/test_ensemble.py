@@ -14,6 +14,7 @@ from keras_transformer.pretrained import huggingface_writer
 from keras_transformer.serving import ctranslate2_converter, saved_model
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.translation import exported_model
+from tests.releases import first_of
 from tests.small_models import LINES, choosing_model, make_translator
 
 # Enough short texts beside a long one for two length groups.
@@ -91,7 +92,7 @@ def test_a_token_has_the_mean_of_the_models_probabilities(single, others):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("others", "is_prepared"),
-    [*zip(OTHERS, (False, True, False, True), strict=True)],
+    first_of(2, zip(OTHERS, (False, True, False, True), strict=True)),
 )
 def test_a_translation_has_the_score_of_its_tokens(single, others, is_prepared):
     """With one batch of all texts, and of a few."""

@@ -13,6 +13,7 @@ from keras_transformer.layers.encoder import Encoder, EncoderLayer
 from keras_transformer.layers.positional_encoding import PositionalEncoding
 from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 from tests.keras_habits.models import VOCAB_SIZE, arrays, make_config
+from tests.releases import first_of
 
 TOKENS, TARGET = arrays()
 LABELS = (TOKENS.sum(1) % 2).astype("int32")
@@ -35,7 +36,7 @@ def language_model(**fields):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("make", [classifier, language_model])
+@pytest.mark.parametrize("make", first_of(1, [language_model, classifier]))
 def test_a_functional_model_of_our_layers_is_like_any_other(make, tmp_path):
     """Trained under XLA, saved, loaded, cloned and exported, for every length."""
     model = make()

@@ -168,7 +168,7 @@ def test_layers_that_a_subclass_adds_learn():
     [
         ("int8", 0.1),
         pytest.param("int4", 1.0, marks=pytest.mark.release),
-        ("float8", 0.3),
+        pytest.param("float8", 0.3, marks=pytest.mark.release),
     ],
 )
 def test_a_quantized_model_is_close_to_the_model_and_is_saved(

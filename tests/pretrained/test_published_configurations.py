@@ -11,6 +11,7 @@ import pytest
 from keras_transformer.config import DecodingConfig
 from keras_transformer.pretrained import importing
 from tests.pretrained import small_published
+from tests.releases import first_of
 from tests.searchers import load_searcher
 
 LABELS = {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
@@ -297,7 +298,7 @@ IMPORTED = [name for name, case in CONFIGURATIONS.items() if case[4] is None]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", IMPORTED)
+@pytest.mark.parametrize("name", first_of(5, IMPORTED))
 def test_a_model_with_a_published_configuration_translates(tmp_path, name):
     family, config, search, names, *_ = CONFIGURATIONS[name]
     languages = write(tmp_path / "published", family, config, search, names)

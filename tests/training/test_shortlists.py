@@ -146,7 +146,7 @@ def test_a_run_without_a_shortlist_is_named(folder, tmp_path):
     assert load_searcher(model_dir).shortlist is None
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_programs_search_with_the_shortlist_where_asked_to(
     folder, program_of, tmp_path
 ):
