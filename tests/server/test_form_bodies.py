@@ -88,13 +88,20 @@ WAYS = [
     [
         *("Z\u00fcrich", "\u017b\u00f3\u0142w", "\u0441\u043e\u0431\u0430\u043a\u0430"),
         *("\u72d7\u5f88\u8001", "\u0643\u0644\u0628", "\u05db\u05dc\u05d1", "\ud55c"),
-        *("\u0915\u092e\u0940", "e\u0301", "a\U0001f415\U0001f3fdb", "a\ufeffb"),
+        *("\u0915\u092e\u0940", "e\u0301", "a\U0001f415\U0001f3fdb"),
+        *("a\u2068b\u2069c", "\u72d7\u200da"),
         *("a b", "a+b", "a%2Bb", "a%b", "a&b=c", "a;b", "\u00c3\u00bc", "a\x7fb"),
     ],
 )
 def test_a_text_is_the_same_however_it_is_sent(client, way, text):
     answer = way(client, {**ASK, "q": text})
     assert answer.json() == {"translatedText": text[::-1]}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_byte_order_mark_in_a_word_is_not_translated(client, way):
+    answer = way(client, {**ASK, "q": "a\ufeffb"})
+    assert answer.json() == {"translatedText": "ba"}
 
 
 @pytest.mark.parametrize("way", WAYS[3:])
