@@ -37,10 +37,7 @@ def define(
     comments = field_comments(config_class)
     return {
         field.name: define_flag(field, field.default, comments[field.name])
-        for field in dataclasses.fields(config_class)
-        if field.name not in leave_out
-        and (not only or field.name in only)
-        and has_flag(field)
+        for field in fields_with_flags(config_class, only, leave_out)
     }
 
 
@@ -49,9 +46,17 @@ def values(holders: Mapping[str, flags.FlagHolder]) -> dict[str, Any]:
     return {name: holder.value for name, holder in holders.items()}
 
 
-def has_flag(field: dataclasses.Field) -> bool:
-    """Return whether a field gets a flag."""
-    return field.metadata.get("flag", field.name) is not None
+def fields_with_flags(
+    config_class: type, only: Collection[str], leave_out: Collection[str]
+) -> list[dataclasses.Field]:
+    """Return the fields that get a flag; arguments as in `define`."""
+    return [
+        field
+        for field in dataclasses.fields(config_class)
+        if field.name not in leave_out
+        and (not only or field.name in only)
+        and field.metadata.get("flag", field.name) is not None
+    ]
 
 
 def define_flag(

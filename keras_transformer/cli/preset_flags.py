@@ -33,20 +33,19 @@ def define(
     """
     comments = field_flags.field_comments(config_class)
     holders = {}
-    for field in dataclasses.fields(config_class):
-        is_wanted = field.name not in leave_out and (not only or field.name in only)
-        if is_wanted and field_flags.has_flag(field):
-            base = "none" if field.default is None else field.default
-            text = f"{comments[field.name]} Default: {default.format(base)}."
-            holders[field.name] = field_flags.define_flag(field, None, text)
+    for field in field_flags.fields_with_flags(config_class, only, leave_out):
+        base = "none" if field.default is None else field.default
+        text = f"{comments[field.name]} Default: {default.format(base)}."
+        holders[field.name] = field_flags.define_flag(field, None, text)
     return holders
+
+
+def given(holders: Mapping[str, flags.FlagHolder]) -> dict[str, Any]:
+    """Return the values of the flags that were given, by field name."""
+    values = field_flags.values(holders)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def override(config: Any, holders: Mapping[str, flags.FlagHolder]) -> Any:
     """Return the configuration with the values of the flags that were given."""
-    given = {
-        name: value
-        for name, value in field_flags.values(holders).items()
-        if value is not None
-    }
-    return dataclasses.replace(config, **given)
+    return dataclasses.replace(config, **given(holders))

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from keras_transformer.cli import field_flags, preset_flags
+from keras_transformer.cli import preset_flags
 from keras_transformer.config import DecodingConfig
 
 _HOLDERS = preset_flags.define(
@@ -24,8 +24,7 @@ ALL = tuple(_HOLDERS.values())
 
 def given() -> dict[str, Any]:
     """Return the fields that the flags replace."""
-    values = field_flags.values(_HOLDERS)
-    return {name: value for name, value in values.items() if value is not None}
+    return preset_flags.given(_HOLDERS)
 
 
 def check_num_best(num_best: flags.FlagHolder, config: Mapping[str, Any]) -> None:

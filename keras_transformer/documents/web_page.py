@@ -129,10 +129,10 @@ def segment(
     Tags of blocks end a sentence. Tags within a sentence are part of it if they are
     pairs, at most `max_tag_pairs`, and all of it is to be translated. Otherwise they
     divide it into texts that are translated one by one, beside its words: those within
-    a word go before or after it. Script, style, code and
-    preformatted text is not translated, nor are elements with `translate="no"` or the
-    class `notranslate`. A language token at the beginning of a block is that of all
-    sentences until the next one, and is left out.
+    a word go before or after it. Script, style, code and preformatted text is not
+    translated, nor are elements with `translate="no"` or the class `notranslate`. A
+    language token at the beginning of a block is that of all sentences until the next
+    one, and is left out.
 
     Args:
         page: Source of a page or a part of one.
@@ -263,7 +263,7 @@ class _Run:
         language: str,
         max_tokens: int | None,
         max_tag_pairs: int,
-        terms: Glossary,
+        terms: Glossary | Protection,
     ) -> Iterator[_Translatable]:
         """Yield the texts to translate.
 
