@@ -163,17 +163,17 @@ def _translate_documents(
     texts = [given_texts.as_str(text) for text in inputs["text"]]
     documents = [pipeline.segment(text, options) for text in texts]
     sentences = [sentence for each in documents for sentence in each.texts()]
-    found = iter(pipeline.run(pipeline.translate(sentences, options), ask))
-    answers = []
-    for document in documents:
-        translations = [*itertools.islice(found, len(document.sentences))]
-        answers.append(
-            {
-                "translation": document.join([each.text for each in translations]),
-                "truncated": any(each.truncated for each in translations),
-            }
+    translations = pipeline.run(pipeline.translate(sentences, options), ask)
+    is_cut = (each.truncated for each in translations)
+    return [
+        {
+            "translation": best,
+            "truncated": any([*itertools.islice(is_cut, len(document.sentences))]),
+        }
+        for document, (best, *_) in zip(
+            documents, pipeline.joined(documents, translations), strict=True
         )
-    return answers
+    ]
 
 
 def _with(answer: dict[str, Any], found: pipeline.Translation) -> dict[str, Any]:
