@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402  TensorFlow is imported first.
 
+import collections
 import dataclasses
 import importlib.util
 import os
@@ -50,6 +51,18 @@ def pytest_runtest_protocol(item):
         return (yield)
     with graph_optimizer.disabled_for(num_texts=1):
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to releases the cases of a long test after those that it names first."""
+    num_cases = collections.Counter()
+    for item in items:
+        test, _, _ = item.nodeid.partition("[")
+        num_cases[test] += 1
+        long = item.get_closest_marker("long")
+        if long and num_cases[test] > long.kwargs.get("first", num_cases[test]):
+            item.add_marker("release")
 
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent

@@ -55,7 +55,7 @@ FEW_QUICK = [
         id=name,
         marks=[]
         if name in ("post-norm", "separate vocabularies", "as in Marian")
-        else pytest.mark.long,
+        else pytest.mark.release,
     )
     for name, fields in VARIANTS.items()
 ]

@@ -12,8 +12,6 @@ import zipfile
 
 import pytest
 
-from tests.releases import first_of
-
 pytestmark = pytest.mark.long
 
 # What lies in a checkout and is not part of it (.gitignore).
@@ -172,16 +170,14 @@ def saved_models(environment, repository, tmp_path_factory):
     return folder
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     "imports",
-    first_of(
-        1,
-        [
-            "import keras, keras_transformer",
-            "import keras_transformer, keras",
-            "import keras_transformer, keras; keras_transformer.Transformer",
-        ],
-    ),
+    [
+        "import keras, keras_transformer",
+        "import keras_transformer, keras",
+        "import keras_transformer, keras; keras_transformer.Transformer",
+    ],
 )
 def test_saved_models_load_whatever_was_imported_first(
     environment, saved_models, tmp_path, imports

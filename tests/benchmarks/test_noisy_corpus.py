@@ -35,7 +35,7 @@ def test_pairs_that_were_kept_are_counted_by_kind():
     assert found.total() == 2 and found["cut"] == 1
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_cleaned_corpus_is_prepared(repository, tmp_path):
     if shutil.which("opusfilter") is None:
         pytest.skip("needs OpusFilter: the extra `filter`")

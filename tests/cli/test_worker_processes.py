@@ -87,6 +87,7 @@ def test_the_processes_end_with_their_parent():
             time.sleep(0.1)
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_processes_ends_them_without_a_word(tmp_path, number):
     program = tmp_path / "program.py"

@@ -41,7 +41,7 @@ def assert_same(result, expected):
             np.testing.assert_array_equal(getattr(result, name), values)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_graph_and_xla_equal_eager(eager, jit_compile):
     logits, expected = eager
@@ -51,7 +51,7 @@ def test_graph_and_xla_equal_eager(eager, jit_compile):
     assert result.tokens.shape == (3, 3, MAX_STEPS)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_saved_model_equals_eager_for_any_batch(eager, jit_compile, tmp_path):
     """Saved with an open batch size, loaded again, run on three sentences and two."""

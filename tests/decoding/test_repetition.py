@@ -53,7 +53,7 @@ def looping_model(batch=3, vocab_size=3, rows=11):
 @pytest.mark.parametrize("beam_size", [1, pytest.param(2, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize(
     ("steps_at_once", "renormalize"),
-    [(None, False), pytest.param(2, False, marks=pytest.mark.long), (2, True)],
+    [(None, False), pytest.param(2, False, marks=pytest.mark.release), (2, True)],
 )
 def test_the_search_equals_the_rules_written_with_lists(
     rule, beam_size, steps_at_once, renormalize

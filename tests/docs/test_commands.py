@@ -254,7 +254,7 @@ def served_locally(addresses):
     ]
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_tutorial_leads_to_a_served_model(repository, worked):
     """Each step, with a model too small to translate well."""
     folder, printed, addresses = worked

@@ -30,7 +30,7 @@ def compiled(model, **options):
     return model
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 def test_an_example_learns_as_well_as_layers_of_keras(example, monkeypatch, capsys):
     """By the mean loss of 200 steps on the same data, with as many parameters."""
     name = example.__name__.rpartition(".")[2]
@@ -54,7 +54,7 @@ def test_padding_changes_nothing(example):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 def test_a_model_is_saved_cloned_pickled_and_exported(example, tmp_path):
     model = example.make_model()
     inputs, _ = example.make_data(3, seed=5)
@@ -76,7 +76,7 @@ def test_a_model_is_saved_cloned_pickled_and_exported(example, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 def test_a_model_trains_under_xla_in_mixed_precision(example):
     """To the same loss as without, up to rounding."""
     inputs, labels = example.make_data(16, seed=5)

@@ -15,7 +15,6 @@ from keras_transformer.pretrained import importing
 from keras_transformer.serving import saved_model
 from keras_transformer.translation import program_sizes
 from keras_transformer.translation.program_sizes import Size
-from tests.releases import first_of
 from tests.searchers import load_searcher
 from tests.small_models import LINES, inputs_of, make_translator
 
@@ -105,7 +104,8 @@ def check_same_outputs(runner, version):
     return printed
 
 
-@pytest.mark.parametrize("export", first_of(1, ["small_export", "small_parser_export"]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("export", ["small_export", "small_parser_export"])
 def test_every_signature_gives_the_same_outputs_in_cpp(runner, export, request):
     check_same_outputs(runner, request.getfixturevalue(export))
 
@@ -126,7 +126,8 @@ def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monke
     assert printed["programs", "num_missed"] == [["0"]] * 100
 
 
-@pytest.mark.parametrize("name", first_of(1, ["prefix", "target_text", "seed"]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("name", ["prefix", "target_text", "seed"])
 def test_an_input_of_another_size_is_refused_in_cpp(runner, small_export, name):
     result = run_program(runner, small_export, ["A dog\tzwei"] * 2, name)
     assert result.returncode == 1
@@ -136,10 +137,8 @@ def test_an_input_of_another_size_is_refused_in_cpp(runner, small_export, name):
     assert f"{name}=1" in error
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "name", first_of(1, ["opus_mt", "opus_mt_tc_big", "marian", "m2m100"])
-)
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("name", ["opus_mt", "opus_mt_tc_big", "marian", "m2m100"])
 def test_an_imported_model_gives_the_same_translations_in_cpp(
     runner, name, shared_data, tmp_path
 ):

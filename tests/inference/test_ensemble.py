@@ -14,7 +14,6 @@ from keras_transformer.pretrained import huggingface_writer
 from keras_transformer.serving import ctranslate2_converter, saved_model
 from keras_transformer.serving.signatures import ServingModule
 from keras_transformer.translation import exported_model
-from tests.releases import first_of
 from tests.small_models import LINES, choosing_model, make_translator
 
 # Enough short texts beside a long one for two length groups.
@@ -89,10 +88,10 @@ def test_a_token_has_the_mean_of_the_models_probabilities(single, others):
     assert np.abs(np.log(found) - np.log(each[0])).max() > 0.1
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("others", "is_prepared"),
-    first_of(2, zip(OTHERS, (False, True, False, True), strict=True)),
+    list(zip(OTHERS, (False, True, False, True), strict=True)),
 )
 def test_a_translation_has_the_score_of_its_tokens(single, others, is_prepared):
     """With one batch of all texts, and of a few."""
@@ -125,7 +124,7 @@ def test_an_ensemble_finds_better_outputs_than_its_models(single):
     assert best >= max(others) - 1e-3
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_model_twice_is_the_model(single):
     twice = Translator(
         single.model, single.tokenizer, single.decoding, others=[single.model]
@@ -185,7 +184,7 @@ def test_a_source_is_cut_to_the_positions_of_all_models(single):
     assert cut.numpy().all()
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_perplexity_leaves_out_what_a_model_has_no_positions_for(single):
     fields = {"position_encoding": "learned", "num_positions": 40}
     translator = together(single, fields)

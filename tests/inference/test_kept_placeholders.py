@@ -57,7 +57,7 @@ def test_placeholders_are_pieces_wherever_they_are(tokenizer):
     assert not plain.placeholders
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_each_placeholder_comes_once_and_tags_are_nested(

@@ -61,7 +61,7 @@ def test_no_rows_are_no_group():
     assert in_groups(nobody, nobody, pytest.fail, found).shape == (0, 5)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("kind", ["translator", "parser"])
 def test_one_long_text_pads_no_short_ones(kind, monkeypatch):
     """Keys and values of a source, which every step attends to, are as wide."""

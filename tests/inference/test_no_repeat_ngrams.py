@@ -39,7 +39,7 @@ def greedy_loop(translator, text):
     return tokens
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_no_ngram_occurs_twice(beam_size):
     free = outputs(make_translator(beam_size=beam_size))
@@ -56,7 +56,7 @@ def test_greedy_search_equals_a_loop_over_the_whole_model():
         assert tokens == (greedy_loop(translator, text) if text else [])
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_an_export_has_the_size_it_was_made_with(tmp_path, beam_size):
     translator = make_translator(beam_size=beam_size, no_repeat_ngram_size=SIZE)

@@ -22,7 +22,6 @@ from keras_transformer.translation import exported_model, program_sizes
 from keras_transformer.translation.compiling_beside import CompilerBeside, compiling
 from keras_transformer.translation.program_sizes import Size
 from tests.model_variants import VARIANTS
-from tests.releases import first_of
 from tests.small_models import LINES, choosing_model, make_parser, make_translator
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -135,8 +134,8 @@ CASES = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("fields, options", first_of(3, CASES.values()), ids=CASES)
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("fields, options", CASES.values(), ids=CASES)
 def test_every_option_of_model_and_search(fields, options):
     num_best = options.get("num_best", 1)
     given = make_translator()
@@ -182,7 +181,7 @@ def test_prefixes_rules_placeholders_and_ensembles():
     assert not num_missed(compiled).numpy().any()
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_bfloat16_differs_by_its_rounding():
     plain = make_translator(precision="bfloat16")
     compiled = with_programs(plain, LARGEST)
@@ -348,7 +347,7 @@ programs.run(main)
 """
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_process_waits_for_the_compiler_at_its_end():
     """Python aborted it: "FATAL: exception not rethrown"."""
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, cwd=ROOT)
@@ -390,7 +389,7 @@ def test_large_batches_have_programs_on_a_gpu_alone(monkeypatch):
     assert plain.sizes_of_large_batches() == plain.program_sizes("gpu")
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_programs_without_prepared_weights_follow_a_training(two_replicas):
     with two_replicas.scope():
         plain = make_translator()

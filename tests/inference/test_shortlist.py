@@ -13,7 +13,6 @@ from keras_transformer.inference.shortlist import FORMAT_VERSION, OutputIds, Sho
 from keras_transformer.inference.translator import Translator
 from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
-from tests.releases import first_of
 from tests.small_models import (
     LINES,
     choosing_model,
@@ -113,9 +112,9 @@ def test_a_rule_sees_the_models_ids_of_what_the_search_numbers():
     assert allowed.numpy().tolist() == [False, False, True, True]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("beam_size", first_of(1, [4, 1]))
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("is_prepared", [False, True])
+@pytest.mark.parametrize("beam_size", [4, 1])
 def test_a_list_of_the_whole_vocabulary_changes_nothing(
     tokenizer, beam_size, is_prepared
 ):
@@ -135,7 +134,7 @@ def test_a_list_of_the_whole_vocabulary_changes_nothing(
     assert_equal(found, expected)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("config", "options"),
     [
@@ -188,7 +187,7 @@ def test_placeholders_are_kept(tokenizer):
         assert found.text.count(symbol) == 1
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_samples_have_listed_pieces_alone(plain_tokenizer):
     size = plain_tokenizer.vocab_size
     always = np.union1d(np.arange(4), np.arange(270, 290))
@@ -242,7 +241,7 @@ def test_a_step_gathers_rows_once_and_multiplies_these_alone(plain_tokenizer):
     assert listed._translate_batch.experimental_get_tracing_count() == 1
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_scores_of_given_translations_are_those_of_the_whole_vocabulary(
     plain_tokenizer,
 ):
@@ -262,8 +261,8 @@ def test_scores_of_given_translations_are_those_of_the_whole_vocabulary(
     )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("has_packed_kernels", first_of(1, [True, False]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("has_packed_kernels", [True, False])
 def test_an_export_gives_the_same(plain_tokenizer, tmp_path, has_packed_kernels):
     size = plain_tokenizer.vocab_size
     listed = translator_of(plain_tokenizer, random_list(size))

@@ -22,7 +22,6 @@ from keras_transformer.translation.batching import (
     in_blocks,
 )
 from keras_transformer.translation.pipeline import has_loop
-from tests.releases import first_of
 from tests.small_models import prepared_variables
 
 LINES = ["one two three", "zwei eins", "Ein Hund läuft.", "A dog runs!", "2, 3, 5, 7"]
@@ -178,17 +177,14 @@ def test_translations_come_back_in_the_order_of_the_sources(translator):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("options", "is_all"),
-    first_of(
-        2,
-        [
-            ({}, False),
-            ({"has_packed_kernels": False, "has_stacks": True}, True),
-            ({"has_stacks": True}, True),
-        ],
-    ),
+    [
+        ({}, False),
+        ({"has_packed_kernels": False, "has_stacks": True}, True),
+        ({"has_stacks": True}, True),
+    ],
 )
 def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_all):
     """With stacks none of a layer's weights is read as it was."""
@@ -233,7 +229,7 @@ def test_prepared_weights_translate_alike_and_do_not_follow(parts, options, is_a
     assert [t.score for t in after] != [t.score for t in before]
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("beam_size", [16, 17])
 def test_the_words_are_kept_for_few_rows_alone(parts, beam_size):
     plain = make(parts, beam_size=beam_size, num_best=2)

@@ -82,16 +82,14 @@ def translations_of(kind, folder, **settings):
     [
         *[("beam", True), ("beam", False), ("sample", False)],
         *(
-            pytest.param(*case, marks=pytest.mark.long)
+            pytest.param(kind, False, marks=pytest.mark.long)
+            for kind in ("greedy", "placeholders", "shortlist")
+        ),
+        *(
+            pytest.param(*case, marks=pytest.mark.release)
             for case in [
-                *[
-                    ("greedy", False),
-                    ("sample", True),
-                    ("placeholders", True),
-                    ("placeholders", False),
-                ],
-                *[("prefix", False), ("shortlist", False), ("ensemble", False)],
-                ("export", False),
+                *[("sample", True), ("placeholders", True)],
+                *[("prefix", False), ("ensemble", False), ("export", False)],
             ]
         ),
     ],

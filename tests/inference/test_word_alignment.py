@@ -14,7 +14,6 @@ from keras_transformer.translation.word_alignment import (
     word_alignment,
     word_weights,
 )
-from tests.releases import first_of
 from tests.small_models import LINES, TOKENIZERS
 
 
@@ -95,8 +94,8 @@ KINDS = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", first_of(1, ["markers", "bpe", "wordpiece"]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("kind", ["markers", "bpe", "wordpiece"])
 def test_white_space_around_a_text_changes_no_word_of_a_piece(kind):
     """But that words of white space count, and words of markers."""
     make_tokenizer, around = KINDS[kind]

@@ -61,7 +61,7 @@ def run(repository, program, *arguments):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("of_export", [False, True])
 def test_an_earlier_run_and_its_export_translate_the_same(folder, expected, of_export):
     wanted = expected["translations"]

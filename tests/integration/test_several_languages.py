@@ -154,6 +154,7 @@ def test_the_program_takes_the_target_language_or_refuses(folder, program_of):
     assert not [*folder.glob("untold*")]
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("name", "language"),
     [("told", {}), ("text", {"target_language": "en"}), ("text", {})],
@@ -174,6 +175,7 @@ def test_an_evaluation_needs_the_language(folder, program_of, name, language):
         )
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("form", ["lines", "text"])
 def test_the_first_line_that_is_told_wrong_is_named(
     folder, choosing, program_of, capfd, form
@@ -200,6 +202,7 @@ def test_the_first_line_that_is_told_wrong_is_named(
         translate()
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("default", [None, "en"])
 def test_a_signature_takes_the_language_of_each_text(folder, translator, default):
     """Whatever the language of the source is said to be, and of other signatures."""
@@ -251,6 +254,7 @@ def test_scores_are_told_for_each_set_and_direction(folder, program_of, capsys):
     assert alone == summary["sets"]["dev de-en"] == summary["directions"]["de-en"]
 
 
+@pytest.mark.release
 def test_a_split_of_one_direction_is_tokenized_in_its_target_language(
     folder, program_of
 ):
@@ -270,6 +274,7 @@ def lines_of(path, start, end, part):
     return part
 
 
+@pytest.mark.release
 def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_of):
     evaluate = program_of("bin/evaluate.py")
     outputs = []

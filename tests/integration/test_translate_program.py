@@ -197,7 +197,7 @@ def test_a_run_goes_on_after_the_batches_that_are_done(
     assert whole.startswith(b"\x1f\x8b") == (output.suffix == ".gz")
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     "options", [{"nbest": 2}, {"alignments": 1, "token_scores": 1}]
 )
@@ -390,7 +390,7 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
     assert [row[2] for row in rows[-2:]] == alone
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("options", [{"model_dir": "model"}, {"saved_model": "1"}])
 def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
     translator = make_translator()

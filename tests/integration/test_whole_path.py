@@ -176,7 +176,7 @@ def test_average_evaluate_translate_and_export(repository, folder, trained):
     assert served == out
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_attention_is_drawn_as_page_and_as_heat_maps(repository, trained, tmp_path):
     _, model, _ = trained
     program = ("bin/visualize_attention.py", f"--model_dir={model}", "--source=1 2 3")

@@ -110,7 +110,7 @@ def test_arrays_are_named_before_the_first_step(model, name):
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_ids_in_datasets_are_named_before_their_step(jit_compile):
     """The steps before it have changed the weights, and it has not."""

@@ -40,13 +40,13 @@ def quantized():
 
 
 MODELS = {
-    "new": lambda folder: make_model(),
-    "trained": lambda folder: trained(),
-    "loaded": loaded,
-    "mixed": lambda folder: make_model("mixed_bfloat16"),
-    "restricted": lambda folder: make_model(attention_window=4),
-    "quantized": lambda folder: quantized(),
-    "functional": lambda folder: functional(make_model()),
+    "new": (lambda folder: make_model(), []),
+    "loaded": (loaded, pytest.mark.long),
+    "quantized": (lambda folder: quantized(), pytest.mark.long),
+    "trained": (lambda folder: trained(), pytest.mark.release),
+    "mixed": (lambda folder: make_model("mixed_bfloat16"), pytest.mark.release),
+    "restricted": (lambda folder: make_model(attention_window=4), pytest.mark.release),
+    "functional": (lambda folder: functional(make_model()), pytest.mark.release),
 }
 
 
@@ -57,8 +57,8 @@ def functional(model):
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(make, id=name, marks=() if name == "new" else pytest.mark.long)
-        for name, make in MODELS.items()
+        pytest.param(make, id=name, marks=marks)
+        for name, (make, marks) in MODELS.items()
     ],
 )
 def test_a_model_is_exported_without_a_signature(make, tmp_path):

@@ -13,7 +13,6 @@ from keras_transformer.layers.encoder import Encoder, EncoderLayer
 from keras_transformer.layers.positional_encoding import PositionalEncoding
 from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 from tests.keras_habits.models import VOCAB_SIZE, arrays, make_config
-from tests.releases import first_of
 
 TOKENS, TARGET = arrays()
 LABELS = (TOKENS.sum(1) % 2).astype("int32")
@@ -35,8 +34,8 @@ def language_model(**fields):
     return keras.Model(tokens, embedding(x, reverse=True))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("make", first_of(1, [language_model, classifier]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("make", [language_model, classifier])
 def test_a_functional_model_of_our_layers_is_like_any_other(make, tmp_path):
     """Trained under XLA, saved, loaded, cloned and exported, for every length."""
     model = make()

@@ -25,7 +25,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_lowers_the_loss(name):
     model = compiled(OPTIMIZERS[name]())

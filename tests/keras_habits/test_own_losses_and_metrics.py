@@ -63,7 +63,7 @@ def test_added_losses_and_regularizers_count_in_objective_and_loss():
     assert history["loss"] == pytest.approx([float(loss)], rel=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("replicas", "options"),
     [
@@ -134,7 +134,7 @@ def test_own_metrics_get_labels_and_logits_and_no_padding():
     assert found["accuracy"] == pytest.approx(unweighted["token_accuracy"])
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("replicas", "options"),
     [(1, {"accumulate_steps": 2, "jit_compile": True}), (2, {"jit_compile": False})],

@@ -8,7 +8,7 @@ import keras_transformer as kt
 from tests.keras_habits.models import arrays, compiled, make_model
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("dtype", "options"),
     [
@@ -52,7 +52,7 @@ def test_many_small_gradients_in_float16_are_no_overflow():
     assert np.isfinite(size)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("optimizer", ["adam", "scaled"])
 def test_a_model_whose_weights_are_all_frozen_reports_and_says_so(optimizer):
     model = make_model()

@@ -78,7 +78,7 @@ def test_weights_hold_for_all_that_is_added_to_the_loss(kind):
     assert_same(found, gradients_per_token(model, SOURCE[KEPT], TARGET[KEPT]))
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("replicas", "options"),
     [

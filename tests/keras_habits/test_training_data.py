@@ -119,7 +119,7 @@ def test_class_weight_is_refused():
             train(SOURCE, TARGET, class_weight={5: 2.0})
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_arrays_that_change_their_length_train_together():
     """A generator, a PyDataset and ragged tensors, of batches of other lengths."""
     batches = [arrays(length=length) for length in (5, 7, 3)]

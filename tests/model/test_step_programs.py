@@ -21,7 +21,6 @@ from keras_transformer.training.guided_alignment import AlignmentGuide
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
 from tests.keras_habits.test_own_losses_and_metrics import Adding
 from tests.model.test_train_step import batch
-from tests.releases import first_of
 
 SIZES = {"vocab_size": 13, "num_layers": 1, "d_model": 16, "d_ff": 16, "num_heads": 2}
 ROWS = 8
@@ -126,8 +125,8 @@ def assert_same_training(found, expected, rtol=1e-4):
         np.testing.assert_allclose(ours, theirs, rtol=20 * rtol, atol=20 * rtol)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", first_of(2, CASES))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("name", CASES)
 def test_programs_train_as_a_step_without_xla(name, two_replicas):
     options = CASES[name]
     expected = train(jit_compile=False, **options)

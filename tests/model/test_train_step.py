@@ -14,7 +14,6 @@ from keras_transformer.model import train_step
 from keras_transformer.model.batch import Batch
 from keras_transformer.model.transformer import Transformer
 from keras_transformer.training.losses import LabelSmoothedCrossEntropy
-from tests.releases import first_of
 
 CONFIG = ModelConfig(
     vocab_size=13, num_layers=1, d_model=6, d_ff=7, num_heads=2, dropout_rate=0.0
@@ -67,8 +66,8 @@ def joined():
     return trained_weights(make(jit_compile=False), batch())
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("jit_compile", first_of(1, [True, False]))
+@pytest.mark.long(first=1)
+@pytest.mark.parametrize("jit_compile", [True, False])
 def test_two_replicas_with_unequal_token_counts_equal_the_joined_batch(
     joined, jit_compile, two_replicas
 ):
@@ -131,7 +130,7 @@ def step_bytes(model):
     return min(taken)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_piece_of_a_batch_needs_memory_after_the_one_before_it(jit_compile):
     """Half of a batch at a time takes half the activations, not the same in two."""
@@ -255,7 +254,7 @@ def test_replicas_draw_different_dropout_masks(two_replicas):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_the_loss_falls_in_every_precision(dtype):
     optimizer = keras.optimizers.Adam(0.01)
@@ -336,7 +335,7 @@ def test_loss_weights_are_refused():
         Transformer(CONFIG).compile("sgd", loss_weights=[2.0])
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     ("limit", "is_scaled"), [({"clipnorm": 0.05}, False), ({"clipvalue": 0.01}, True)]
 )
@@ -358,7 +357,7 @@ def test_gradients_are_clipped_after_replicas_add_theirs(
         np.testing.assert_allclose(before - ours, before - theirs, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_compile_settings_come_back_with_the_saved_model(tmp_path):
     model = make(accumulate_steps=3, seed=5, jit_compile=True, r_drop=2.0)
     model.save(tmp_path / "model.keras")
@@ -397,16 +396,13 @@ def batches_of(*tokens):
     return dataset.map(lambda side: (side, side)).with_options(options)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize(
     ("replicas", "jit_compile", "has_gpu"),
-    first_of(
-        3,
-        [
-            *((1, False, False), (1, True, True), (2, True, False)),
-            *((1, True, False), (2, True, True)),
-        ],
-    ),
+    [
+        *((1, False, False), (1, True, True), (2, True, False)),
+        *((1, True, False), (2, True, True)),
+    ],
 )
 def test_a_step_that_is_not_finite_changes_nothing(
     replicas, jit_compile, has_gpu, two_replicas, monkeypatch
@@ -500,7 +496,7 @@ def test_padding_alone_has_no_loss():
     assert np.isnan([*found.values()]).all()
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("is_scaled", [False, True])
 def test_steps_whose_gradients_keras_accumulates_have_masks_of_their_own(is_scaled):
     optimizer = keras.optimizers.SGD(0.0, gradient_accumulation_steps=2)

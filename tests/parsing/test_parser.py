@@ -85,7 +85,7 @@ def test_every_tree_of_an_untrained_model_is_valid_and_has_all_words_in_order(pa
     assert np.all((answer["score"] < 0) == [bool(sentence) for sentence in sentences])
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_model_that_tags_gives_the_same_trees_in_the_graph(constrained):
     """Words have the model's tags, punctuation has the tag of its form."""
@@ -190,7 +190,7 @@ def test_trees_stay_within_the_limits():
     assert deepest <= 3
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_scores_are_log_probabilities_over_the_penalty():
     """Forbidden symbols keep their share of the model's probability."""
     parser = make_parser(beam_size=1, length_penalty_alpha=0.3)
@@ -395,7 +395,7 @@ def test_the_export_runs_in_a_process_without_this_package(parser, small_parser_
     assert result.stdout.splitlines()[-1] == str(expected)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_an_export_that_parses_differently_is_rejected(small_parser_export):
     with pytest.raises(ValueError, match="parses 2 of 2 texts differently.*'A dog': '"):
         saved_model.check_same(

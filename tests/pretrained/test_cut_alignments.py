@@ -96,7 +96,7 @@ def left_of(translator, text):
     ]
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -23,7 +23,7 @@ def perplexity_of(model_dir):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("family", ["marian", "m2m_100"])
 def test_an_imported_model_learns_from_other_text(program_of, tmp_path, family):
     small_published.write_huggingface(tmp_path / "published", family)

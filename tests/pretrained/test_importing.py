@@ -65,7 +65,7 @@ def test_encoder_outputs_and_logits_are_those_of_the_original_library(published)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize(("kind", "beam_size"), [("greedy", 1), ("beam", 4)])
 def test_searches_find_the_outputs_of_the_original_library(published, kind, beam_size):
     model_dir, wanted, _ = published
@@ -84,7 +84,7 @@ def test_searches_find_the_outputs_of_the_original_library(published, kind, beam
         np.testing.assert_allclose(scores, wanted["beam_scores"], atol=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 def test_the_export_translates_the_same(published, tmp_path):
     model_dir, wanted, _ = published
     translator = load_searcher(model_dir.path)
@@ -194,7 +194,7 @@ def test_a_language_token_at_the_start_of_a_text_is_one_id(tmp_path):
     assert tokenizer.detokenize([with_language])[0].numpy() == b"one two"
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("place", ["generation_config.json", "config.json"])
 def test_no_search_chooses_a_suppressed_id(tmp_path, place):
     """The bias of padding makes it the likeliest token of all."""
@@ -767,7 +767,7 @@ def test_targets_have_a_sentencepiece_model_and_a_language_of_their_own(tmp_path
     assert (found[0].text, found[0].score) == ("", 0.0)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("family", ["marian", "m2m_100"])
 def test_signatures_of_an_imported_model_answer(tmp_path, family):
     """A drawn output begins with the language, and has no suppressed id."""

@@ -11,7 +11,6 @@ import pytest
 from keras_transformer.config import DecodingConfig
 from keras_transformer.pretrained import importing
 from tests.pretrained import small_published
-from tests.releases import first_of
 from tests.searchers import load_searcher
 
 LABELS = {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
@@ -297,8 +296,8 @@ def test_a_published_configuration_is_read_or_refused_by_name(tmp_path, name):
 IMPORTED = [name for name, case in CONFIGURATIONS.items() if case[4] is None]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", first_of(5, IMPORTED))
+@pytest.mark.long(first=2)
+@pytest.mark.parametrize("name", IMPORTED)
 def test_a_model_with_a_published_configuration_translates(tmp_path, name):
     family, config, search, names, *_ = CONFIGURATIONS[name]
     languages = write(tmp_path / "published", family, config, search, names)

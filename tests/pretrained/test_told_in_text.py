@@ -45,7 +45,7 @@ def expected(translator):
     }
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("code", ["deu", "nld"])
 def test_the_language_may_be_an_argument(model_dir, expected, code):
     assert model_dir.load_tokenizer().languages == {"deu": 2, "nld": 3}
@@ -59,7 +59,7 @@ def test_an_unknown_language_is_refused_with_those_there_are(model_dir):
         load_searcher(model_dir.path, languages=(None, "fra"))
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("default", [None, "nld"])
 def test_the_signature_takes_the_language_of_each_text(model_dir, expected, default):
     """A language in the text comes first; of an unknown one nothing is translated."""
@@ -104,7 +104,7 @@ def translated(translator, given, code):
     return expected
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize(("form", "given"), FORMS)
 def test_programs_take_the_language_from_the_text_or_the_flag(
     model_dir, translator, program_of, tmp_path, capfd, form, given
@@ -144,7 +144,7 @@ def client(model_dir):
         yield client
 
 
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.parametrize(("form", "given"), FORMS[1:])
 def test_the_server_translates_into_each_language(client, translator, form, given):
     for code, other in (("deu", "nld"), ("nld", "deu")):

@@ -11,7 +11,6 @@ from keras_transformer import tokenization
 from keras_transformer.inference.translator import Translator
 from keras_transformer.opening import ensembles
 from keras_transformer.runs.model_dir import ModelDir
-from tests.releases import first_of
 from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model, make_translator, write_model
 
@@ -118,19 +117,16 @@ def test_an_unfinished_output_remembers_the_weights_of_all_models(
     assert "ensemble" not in alone
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize(
     ("program", "inputs", "output", "has_ensemble"),
-    first_of(
-        2,
-        [
-            ("bin/translate.py", ["input"], "output", True),
-            ("export/export_saved_model.py", [], "export_dir", True),
-            ("bin/evaluate.py", ["source", "reference"], "report", True),
-            ("bin/back_translate.py", ["input"], "output", False),
-            ("export/convert_huggingface.py", [], "output_dir", False),
-        ],
-    ),
+    [
+        ("bin/translate.py", ["input"], "output", True),
+        ("export/export_saved_model.py", [], "export_dir", True),
+        ("bin/evaluate.py", ["source", "reference"], "report", True),
+        ("bin/back_translate.py", ["input"], "output", False),
+        ("export/convert_huggingface.py", [], "output_dir", False),
+    ],
 )
 def test_programs_choose_weights_once(
     program, inputs, output, has_ensemble, first, program_of, tmp_path, monkeypatch

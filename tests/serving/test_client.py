@@ -132,7 +132,7 @@ def test_what_is_no_text_is_named_before_it_is_sent(inputs, error, message):
         next(client.ask(config, inputs))
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_parser_can_be_asked(small_parser_export, program_of, tmp_path, protocol):
     """The program writes one tree per line; the library also returns scores."""
@@ -256,9 +256,9 @@ def test_a_slow_server_exceeds_the_deadline(servers, model, monkeypatch, protoco
         list(client.ask(config, {"text": ["a"]}))
 
 
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("absent_seconds", "busy_seconds"), [(1.0, 1.0), (5.0, 4.0)])
-@pytest.mark.long
 def test_every_line_is_answered_whatever_the_server_does(
     program_of, door, model, answers_alone, protocol, absent_seconds, busy_seconds
 ):

@@ -101,7 +101,7 @@ def own_search(translator, texts):
     return list(zip(pieces, found.scores[:, 0], strict=True))
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
     translator = make_translator(DecodingConfig(beam_size=1, no_repeat_ngram_size=size))
@@ -117,7 +117,7 @@ def test_both_find_the_same_words_without_repeated_ngrams(tmp_path, size):
         assert own == result.hypotheses[0]
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_beam_without_repeated_ngrams_keeps_the_models_probabilities(tmp_path, size):
     """CTranslate2 rescales the probabilities of the tokens that are left instead.
@@ -230,7 +230,7 @@ def test_an_unknown_quantization_is_named(tmp_path):
         ctranslate2_converter.convert(make_translator(), tmp_path / "ct2", "int9")
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_an_imported_marian_model_translates_as_with_ctranslate2s_converter(
     shared_data, tmp_path, beam_size

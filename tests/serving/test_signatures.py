@@ -273,7 +273,7 @@ def test_pieces_label_the_axes_of_the_attention(signatures):
     assert np.all((result["log_probabilities"].numpy() < 0) == is_target)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_aligned_translations_are_those_of_a_search(module):
     texts = [text.decode("utf-8", "replace") for text in MIXED]
     found = translate_in_batches(texts, 3, module.translator.align_batch)
@@ -383,7 +383,7 @@ def bfloat16_translator():
     return make_translator(precision="bfloat16")
 
 
-@pytest.mark.long
+@pytest.mark.long(first=2)
 @pytest.mark.parametrize(
     ("precision", "worse", "is_rejected"),
     [
@@ -451,7 +451,7 @@ def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     assert [own.text for own in ours] == [other.text for other in theirs]
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_exports_store_packed_kernels_and_the_weights_that_are_read(
     precision, tmp_path
@@ -474,7 +474,7 @@ def test_exports_store_packed_kernels_and_the_weights_that_are_read(
     assert stored["serving_default"] == stored["align"] - decoder
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("has_packed_kernels", [True, False])
 def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp_path):
     """Loading time grows with the variables of each function."""
@@ -494,7 +494,7 @@ def test_an_export_has_no_more_variables_for_more_layers(has_packed_kernels, tmp
     assert counts[0] == counts[1] > 20
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("is_embedding", [True, False])
 def test_an_export_with_a_damaged_kernel_is_rejected(
     is_embedding, tmp_path, monkeypatch

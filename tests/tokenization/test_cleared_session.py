@@ -10,7 +10,7 @@ from tests.small_models import LINES, TOKENIZERS, make_translator, vocabulary
 CLEARING = (lambda: keras.utils.set_random_seed(1), keras.backend.clear_session)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
 def test_tokens_are_the_same_after_a_session_is_cleared(make):
     """In Python, in a graph that was traced before, and in a dataset."""

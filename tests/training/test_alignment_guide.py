@@ -92,7 +92,7 @@ def test_a_pair_without_alignment_is_not_guided(joined):
     np.testing.assert_allclose(joined[1]["loss"], history["loss"], rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_guided_microbatches_equal_the_whole_batch(joined, jit_compile):
     """Four of two rows, of which the last is filled up."""
@@ -195,7 +195,7 @@ def trained_on_reversed_words(corpus, folder, weight):
     return load_searcher(folder, beam_size=1)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_a_guided_head_aligns_the_words_of_translations(corpus, tmp_path):
     """It looks at the aligned tokens, and `align_batch` reads it.
 

@@ -159,6 +159,7 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(
     assert train(corpus, tmp_path)["steps"] == 6
 
 
+@pytest.mark.long(first=1)
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_a_run_killed_at_its_first_best_resumes_and_evaluates_again(
     corpus, tmp_path, monkeypatch, is_saved

@@ -210,7 +210,7 @@ def test_replicas_and_microbatches_take_packed_rows(two_replicas):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_packed_rows_that_do_not_fill_all_microbatches_count_too():
     """Three rows in two microbatches: the weights after one step of rate 1."""
     whole, cut = (
@@ -240,7 +240,7 @@ def test_a_saved_model_knows_that_it_takes_packed_rows(tmp_path):
     assert "pack" not in str(loaded.config)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_an_epoch_has_the_loss_that_it_has_unpacked(tmp_path):
     """Through plan, corpus and pipeline: sums over all tokens of an epoch."""
     draw = np.random.default_rng(3)
@@ -298,7 +298,7 @@ def test_a_resumed_packed_run_ends_bit_for_bit_where_it_would_have(
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_program_packs_on_two_replicas(corpus, tmp_path, repository):
     """With microbatches too; the model is like any other, and takes a pair a row."""
     given = {

@@ -400,7 +400,7 @@ def test_a_run_goes_on_with_its_own_corpus_only(
         train(corpus, place)
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_cost_of_a_run_of_an_earlier_release_is_that_of_the_steps_it_knows(
     corpus, whole, tmp_path
 ):
