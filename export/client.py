@@ -26,7 +26,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import text_files, wording
+from keras_transformer import text_files, white_space, wording
 from keras_transformer.cli import programs, protection_flags, startup
 from keras_transformer.serving import client, protected_client
 
@@ -130,6 +130,8 @@ def read_inputs() -> dict[str, list]:
     """Return the inputs of the signature, one item per line."""
     is_document = _SIGNATURE.value == "document"
     texts = text_files.read_lines(_INPUT.value, has_ends=is_document)
+    if _SIGNATURE.value in (*_TRANSLATIONS, "nbest"):
+        texts = [*map(white_space.without_invisible, texts)]
     inputs: dict[str, list] = {"text": texts}
     second = _SECOND_NAMES.get(_SIGNATURE.value)
     if (second is None) != (_SECOND_INPUT.value is None):

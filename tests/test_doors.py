@@ -56,6 +56,11 @@ class Input:
 INPUTS = {
     "a sentence": Input(SENTENCE, SENTENCE),
     "letters beyond ASCII": Input("Ein Hund läuft.", "Ein Hund läuft."),
+    "invisible characters in words": Input(
+        "A\ufeff d\u00ado\u200bg \u200eruns!",
+        SENTENCE,
+        replaced="A\ufeff d\u00ado\u200bg \u200eruns!",
+    ),
     "nothing": Input("", ""),
     "several kinds of space": Input("\u00a0 \t\u200b \u3000", ""),
     "a combining mark": Input(" \u0301", ""),
@@ -230,6 +235,8 @@ DOCUMENT_DOORS = (
 
 def takes(door, given):
     """Whether a text can be given to a door."""
+    if door is predicted:  # signatures read a text as it is
+        return "\u00ad" not in given.text
     if door in (*LINE_DOORS, on_beam, documents_of_client):
         return "\n" not in given.text
     if "libre_translate" in door.__name__:
