@@ -25,6 +25,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 # Limits of weights and of the temperature.
 _WEIGHTS = (1e-6, 1e6)
 _FILTERS = tuple(field.name for field in dataclasses.fields(PairFilters))
+_FILES = ("source", "target", "alignments")
 # The type of each field of an entry.
 _TYPES = {
     **dict.fromkeys(("name", "split", "source", "target", "dataset", "tag"), str),
@@ -44,13 +45,17 @@ class Corpus:
     """Pairs of one origin in one direction; the fields are those of the file.
 
     An entry with `both_directions` becomes two of these, with half of its weight each.
+
+    Raises:
+        FileNotFoundError: If a file is absent.
+        ValueError: If a value is wrong, or the pairs have no origin, or two.
     """
 
     name: str
-    split: str
     source_language: str
     target_language: str
     filters: PairFilters
+    split: str = "train"
     source: pathlib.Path | None = None
     target: pathlib.Path | None = None
     # Alignments of the words, and whether those of the target come first in them.
@@ -62,6 +67,46 @@ class Corpus:
     # Whether the target language is put before each source, as in ">>de<<".
     tells_language: bool = False
 
+    def __post_init__(self):
+        self._check_origin()
+        if self.split not in SPLITS:
+            raise ValueError(
+                f"`split` must be one of {', '.join(SPLITS)}, not {self.split!r}."
+            )
+        for name in ("weight", "alignments"):
+            if getattr(self, name) is not None and self.split != "train":
+                raise ValueError(f"`{name}` is for split: train. Leave it out.")
+        if self.tag is not None and not TAG.fullmatch(self.tag):
+            raise ValueError(
+                "`tag` must be one word in brackets, such as <news>, and no piece of "
+                f"every vocabulary, such as <s>, not {self.tag!r}."
+            )
+        for name in ("source_language", "target_language"):
+            code = getattr(self, name)
+            if code is None:
+                raise ValueError(
+                    f"`{name}` is needed: the vocabulary has several languages. Set "
+                    f"it, or give --{name}."
+                )
+            if not _LANGUAGE.fullmatch(code):
+                raise ValueError(
+                    f"`{name}` must be a language code such as de or pt-BR, not "
+                    f"{code!r}."
+                )
+
+    def _check_origin(self):
+        files = {name: getattr(self, name) for name in _FILES}
+        paths = {name: path for name, path in files.items() if path is not None}
+        if self.dataset is not None and paths:
+            raise ValueError(
+                f"`dataset` and `{[*paths][0]}` exclude each other. Drop one."
+            )
+        if self.dataset is None and not {"source", "target"} <= paths.keys():
+            raise ValueError("give `source` and `target`, two files, or `dataset`.")
+        for name, path in paths.items():
+            if not path.is_file():
+                raise FileNotFoundError(f"no file {path}. Correct `{name}`.")
+
     @property
     def symbols(self) -> tuple[str, ...]:
         """The pieces that are put before each source."""
@@ -70,14 +115,92 @@ class Corpus:
             token = language_tokens.token_of(self.target_language)
         return tuple(symbol for symbol in (token, self.tag) if symbol)
 
+    def both_directions(self) -> list[Corpus]:
+        """Return this corpus and its reverse, each with half of the weight."""
+        languages = self.source_language, self.target_language
+        if languages[0] == languages[1]:
+            raise ValueError(
+                "`both_directions` needs two languages. Set `source_language` and "
+                f"`target_language`. Received: {languages[0]} twice."
+            )
+        reverse = dataclasses.replace(
+            self,
+            source_language=languages[1],
+            target_language=languages[0],
+            source=self.target,
+            target=self.source,
+            alignments_reversed=True,
+        )
+        return [
+            dataclasses.replace(
+                each,
+                name=f"{self.name} {each.source_language}-{each.target_language}",
+                weight=None if self.weight is None else self.weight / 2,
+            )
+            for each in (self, reverse)
+        ]
+
 
 @dataclasses.dataclass(frozen=True)
 class Corpora:
-    """The content of the file."""
+    """The content of the file.
+
+    Raises:
+        ValueError: If the corpora do not fit each other.
+    """
 
     path: pathlib.Path
     corpora: tuple[Corpus, ...]
     temperature: float | None = None
+
+    def __post_init__(self):
+        self._check_different()
+        train = self.of_split("train")
+        for split in ("train", "valid"):
+            if not self.of_split(split):
+                raise ValueError(
+                    f"{self.path}: no corpus has `split: {split}`. Add one; the "
+                    "default is train."
+                )
+        self._check_held_out(train)
+        without = [corpus for corpus in train if corpus.weight is None]
+        if without and len(without) < len(train):
+            problem = "it has no weight, but others do. Give one to all or to none."
+            raise self.refuse(without[0], problem)
+        if not without and self.temperature is not None:
+            problem = "`weight` and `temperature` exclude each other. Drop one."
+            raise self.refuse(train[0], problem)
+
+    def _check_different(self):
+        names, origins = set(), {}
+        for corpus in self.corpora:
+            if corpus.name in names:
+                raise self.refuse(corpus, "this name occurs twice. Rename one.")
+            names.add(corpus.name)
+            languages = corpus.source_language, corpus.target_language
+            if corpus.dataset is not None:
+                origin = corpus.dataset, corpus.split, *languages
+            else:
+                origin = corpus.source.resolve(), corpus.target.resolve()
+            if origin in origins:
+                other = origins[origin]
+                raise self.refuse(
+                    corpus,
+                    f"it has the same pairs as {other!r}. Keep one, with a weight.",
+                )
+            origins[origin] = corpus.name
+
+    def _check_held_out(self, train):
+        """Raise unless held-out text has only languages and tags of training text."""
+        for name in ("target_language", "tag"):
+            known = {getattr(corpus, name) for corpus in train} | {None}
+            for corpus in self.corpora:
+                value = getattr(corpus, name)
+                if value not in known:
+                    raise self.refuse(
+                        corpus,
+                        f"no training corpus has its `{name}`, {value!r}. Correct one.",
+                    )
 
     def of_split(self, split: str) -> tuple[Corpus, ...]:
         """Return the corpora of one split."""
@@ -140,14 +263,10 @@ def read(
     """
     path = pathlib.Path(path)
     values = _read_yaml(path)
-    entries = values["corpora"]
-    defaults = {
-        "source_language": source_language,
-        "target_language": target_language,
-        "filters": filters or PairFilters(),
-    }
+    filters = filters or PairFilters()
+    languages = {"source_language": source_language, "target_language": target_language}
     found = []
-    for number, entry in enumerate(entries, start=1):
+    for number, entry in enumerate(values["corpora"], start=1):
         name = entry.get("name") if isinstance(entry, dict) else None
         if name is None or name == "":
             raise ValueError(
@@ -159,11 +278,11 @@ def read(
                 f"text, not {name!r}. Rename it, or put it into quotes."
             )
         try:
-            found += _corpora_of_entry(entry, defaults, path.parent)
+            _check_entry(entry)
+            found += _corpora_of_entry({**languages, **entry}, filters, path.parent)
         except (ValueError, TypeError, FileNotFoundError) as error:
             raise type(error)(f"{path}: corpus {name!r}: {error}") from error
     corpora = Corpora(path, tuple(found), values.get("temperature"))
-    _check_together(corpora)
     targets = {corpus.target_language for corpus in corpora.of_split("train")}
     return corpora.telling_languages() if len(targets) > 1 else corpora
 
@@ -204,62 +323,20 @@ class _Loader(yaml.SafeLoader):
 
 
 def _corpora_of_entry(
-    entry: dict[str, Any], defaults: dict[str, Any], folder: pathlib.Path
+    entry: dict[str, Any], filters: PairFilters, folder: pathlib.Path
 ) -> list[Corpus]:
     """Return the corpora of one entry: two if it has both directions."""
-    _check_fields(entry)
-    given = dict(entry)
-    own = {name: given.pop(name) for name in _FILTERS if name in given}
+    has_both = entry.pop("both_directions", False)
+    own = {name: entry.pop(name) for name in _FILTERS if name in entry}
     if "max_length_ratio" in own:
         own["max_length_ratio"] = own["max_length_ratio"] or None
-    both = given.pop("both_directions", False)
-    corpus = Corpus(
-        **{
-            "split": "train",
-            **defaults,
-            **given,
-            "filters": dataclasses.replace(defaults["filters"], **own),
-        }
-    )
-    _check_values(corpus)
-    if corpus.dataset is None:
-        names = ("source", "target", "alignments")
-        paths = {name: folder / given[name] for name in names if name in given}
-        for name, path in paths.items():
-            if not path.is_file():
-                raise FileNotFoundError(f"no file {path}. Correct `{name}`.")
-        corpus = dataclasses.replace(corpus, **paths)
-    return _both_directions(corpus) if both else [corpus]
+    paths = {name: folder / entry[name] for name in _FILES if name in entry}
+    corpus = Corpus(**entry | paths, filters=dataclasses.replace(filters, **own))
+    return corpus.both_directions() if has_both else [corpus]
 
 
-def _both_directions(corpus: Corpus) -> list[Corpus]:
-    languages = corpus.source_language, corpus.target_language
-    if languages[0] == languages[1]:
-        raise ValueError(
-            "`both_directions` needs two languages. Set `source_language` and "
-            f"`target_language`. Received: {languages[0]} twice."
-        )
-    weight = None if corpus.weight is None else corpus.weight / 2
-    reverse = dataclasses.replace(
-        corpus,
-        source_language=languages[1],
-        target_language=languages[0],
-        source=corpus.target,
-        target=corpus.source,
-        alignments_reversed=True,
-    )
-    return [
-        dataclasses.replace(
-            each,
-            name=f"{corpus.name} {each.source_language}-{each.target_language}",
-            weight=weight,
-        )
-        for each in (corpus, reverse)
-    ]
-
-
-def _check_fields(entry: dict[str, Any]) -> None:
-    """Raise unless an entry has known fields of the right types, and one origin."""
+def _check_entry(entry: dict[str, Any]) -> None:
+    """Raise ValueError unless an entry has known fields of the right types."""
     for name, value in entry.items():
         if name not in _TYPES:
             raise ValueError(f"unknown field `{name}`; known: {', '.join(_TYPES)}.")
@@ -269,40 +346,8 @@ def _check_fields(entry: dict[str, Any]) -> None:
             wanted = _WORDS.get(kind, "a number")
             hint = " Put it into quotes." if kind is str else ""
             raise ValueError(f"`{name}` must be {wanted}, not {value!r}.{hint}")
-    files = [name for name in ("source", "target", "alignments") if name in entry]
-    if "dataset" in entry and files:
-        raise ValueError(f"`dataset` and `{files[0]}` exclude each other. Drop one.")
-    if "dataset" not in entry and not {"source", "target"} <= entry.keys():
-        raise ValueError("give `source` and `target`, two files, or `dataset`.")
-
-
-def _check_values(corpus: Corpus) -> None:
-    if corpus.split not in SPLITS:
-        raise ValueError(
-            f"`split` must be one of {', '.join(SPLITS)}, not {corpus.split!r}."
-        )
-    if corpus.weight is not None:
-        _check_number("weight", corpus.weight, _WEIGHTS[0])
-        if corpus.split != "train":
-            raise ValueError("`weight` is for split: train. Leave it out.")
-    if corpus.alignments is not None and corpus.split != "train":
-        raise ValueError("`alignments` is for split: train. Leave it out.")
-    if corpus.tag is not None and not TAG.fullmatch(corpus.tag):
-        raise ValueError(
-            "`tag` must be one word in brackets, such as <news>, and no piece of every "
-            f"vocabulary, such as <s>, not {corpus.tag!r}."
-        )
-    for name in ("source_language", "target_language"):
-        code = getattr(corpus, name)
-        if code is None:
-            raise ValueError(
-                f"`{name}` is needed: the vocabulary has several languages. Set it, or "
-                f"give --{name}."
-            )
-        if not _LANGUAGE.fullmatch(code):
-            raise ValueError(
-                f"`{name}` must be a language code such as de or pt-BR, not {code!r}."
-            )
+    if "weight" in entry:
+        _check_number("weight", entry["weight"], _WEIGHTS[0])
 
 
 def _check_number(name: str, value: Any, least: float, place: str = "") -> None:
@@ -313,53 +358,3 @@ def _check_number(name: str, value: Any, least: float, place: str = "") -> None:
             f"{place}`{name}` must be a number from {least:g} to {_WEIGHTS[1]:g}, not "
             f"{value!s:.40}. Correct it, or remove `{name}`."
         )
-
-
-def _check_together(corpora: Corpora) -> None:
-    """Raise unless the corpora fit each other."""
-    names, origins = set(), {}
-    for corpus in corpora.corpora:
-        if corpus.name in names:
-            raise corpora.refuse(corpus, "this name occurs twice. Rename one.")
-        names.add(corpus.name)
-        languages = corpus.source_language, corpus.target_language
-        if corpus.dataset is not None:
-            origin = corpus.dataset, corpus.split, *languages
-        else:
-            origin = corpus.source.resolve(), corpus.target.resolve()
-        if origin in origins:
-            other = origins[origin]
-            raise corpora.refuse(
-                corpus, f"it has the same pairs as {other!r}. Keep one, with a weight."
-            )
-        origins[origin] = corpus.name
-    for split in ("train", "valid"):
-        if not corpora.of_split(split):
-            raise ValueError(
-                f"{corpora.path}: no corpus has `split: {split}`. Add one; the default "
-                "is train."
-            )
-    train = corpora.of_split("train")
-    _check_held_out(corpora, train)
-    without = [corpus for corpus in train if corpus.weight is None]
-    if without and len(without) < len(train):
-        raise corpora.refuse(
-            without[0], "it has no weight, but others do. Give one to all or to none."
-        )
-    if not without and corpora.temperature is not None:
-        raise corpora.refuse(
-            train[0], "`weight` and `temperature` exclude each other. Drop one."
-        )
-
-
-def _check_held_out(corpora: Corpora, train: Sequence[Corpus]) -> None:
-    """Raise unless held-out text has only languages and tags of training text."""
-    for name in ("target_language", "tag"):
-        known = {getattr(corpus, name) for corpus in train} | {None}
-        for corpus in corpora.corpora:
-            value = getattr(corpus, name)
-            if value not in known:
-                raise corpora.refuse(
-                    corpus,
-                    f"no training corpus has its `{name}`, {value!r}. Correct one.",
-                )
