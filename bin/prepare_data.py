@@ -27,6 +27,7 @@ The folder appears complete or not at all. Multi30k (29,000 pairs) takes ten sec
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 import sys
@@ -36,7 +37,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import language_tokens, tasks
+from keras_transformer import data, language_tokens, tasks
 from keras_transformer.cli import field_flags, programs, startup
 from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
@@ -210,64 +211,62 @@ def main() -> dict:
     if _DATA_DIR.value is None:
         raise ValueError("--data_dir is needed: the folder to make.")
     _check_flags_of_task()
-    filters = _chosen_filters()
     has_pairs = tasks.of(_TASK.value).writes_text
     if has_pairs:
         _check_one_source()
         _check_encoding()
     else:
         programs.check_given(_TREES["train"], _TREES["valid"])
-    tokenizer, prefix = _given_tokenizer(), ""
+    options = _options()
+    tokenizer = _given_tokenizer()
     languages = _languages(tokenizer)
-    given = _read_corpora(filters, languages)
-    glossary = _read_glossary()
+    given = _read_corpora(options.filters, languages)
     startup.import_tensorflow()
-    from keras_transformer import data
-
     if tokenizer is None:
-        make_tokenizer = _tokenizer_maker(given)
+        make_tokenizer = _tokenizer_maker(given, options.encoding)
     else:
         given, make_tokenizer = _for_languages(tokenizer, given, languages)
         prefix = "" if given else _language_prefix(tokenizer, languages[1])
-    options = {"seed": _SEED.value, "overwrite": _OVERWRITE.value, **filters}
+        options = dataclasses.replace(options, prefix=prefix)
     if not has_pairs:
         prepared = _prepare_trees(make_tokenizer, languages[0], options)
     elif given:
-        options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
         prepared = data.prepare_corpora(
             given,
             _DATA_DIR.value,
             make_tokenizer,
+            options,
             tfds_data_dir=_TFDS_DATA_DIR.value,
-            **options,
         )
     else:
-        options |= {"glossary": glossary, **field_flags.values(_ENCODING)}
         prepared = data.prepare(
-            _open_source(languages),
-            _DATA_DIR.value,
-            make_tokenizer,
-            prefix=prefix,
-            **options,
+            _open_source(languages), _DATA_DIR.value, make_tokenizer, options
         )
     print(data.report(prepared))
     return prepared.to_json()
 
 
-def _chosen_filters() -> dict:
-    """Return the filters that the flags give, by field name."""
-    chosen = {
-        "max_length": _MAX_LENGTH.value or _DEFAULTS[_TASK.value][1],
-        "drop_duplicates": _FILTERS["drop_duplicates"].value,
-    }
-    if tasks.of(_TASK.value).writes_text:
-        chosen["max_length_ratio"] = _FILTERS["max_length_ratio"].value or None
-        chosen["drop_invalid_utf8"] = _FILTERS["drop_invalid_utf8"].value
-    return chosen
+def _options() -> data.PreparationOptions:
+    """Return what the flags say of how any source is encoded."""
+    writes_text = tasks.of(_TASK.value).writes_text
+    ratio = _FILTERS["max_length_ratio"].value if writes_text else None
+    return data.PreparationOptions(
+        PairFilters(
+            max_length=_MAX_LENGTH.value or _DEFAULTS[_TASK.value][1],
+            max_length_ratio=ratio or None,
+            drop_duplicates=_FILTERS["drop_duplicates"].value,
+            drop_invalid_utf8=_FILTERS["drop_invalid_utf8"].value,
+            drop_too_long=writes_text or _SKIP_BAD.value,
+        ),
+        PairEncoding(**field_flags.values(_ENCODING)),
+        _read_glossary(),
+        seed=_SEED.value,
+        overwrite=_OVERWRITE.value,
+    )
 
 
 def _read_corpora(
-    filters: dict, languages: tuple[str, str | None]
+    filters: PairFilters, languages: tuple[str, str | None]
 ) -> corpora.Corpora | None:
     if _CORPORA.value is None:
         return None
@@ -275,7 +274,7 @@ def _read_corpora(
         _CORPORA.value,
         source_language=languages[0],
         target_language=languages[1],
-        filters=PairFilters(**filters),
+        filters=filters,
     )
     if given.symbols and _TOKENIZER.value == "wordpiece":
         raise ValueError(
@@ -310,9 +309,8 @@ def _prepare_trees(make_tokenizer, language, options):
         source,
         _DATA_DIR.value,
         make_tokenizer,
-        drop_too_long=_SKIP_BAD.value,
+        options,
         keep_tags=_KEEP_TAGS.value,
-        **options,
     )
     for split, problems in source.problems.items():
         for problem in problems[:_NAMED_PROBLEMS]:
@@ -377,8 +375,6 @@ def _check_one_source() -> None:
 
 
 def _open_source(languages):
-    from keras_transformer import data
-
     if _DATASET.value:
         return data.open_dataset(_DATASET.value, *languages, _TFDS_DATA_DIR.value)
     given = _given_paths()
@@ -462,8 +458,6 @@ def _for_languages(
     A model trained here is told the target language before each source, so its corpora
     tell it. An imported one has a pair of languages in its tokenizer.
     """
-    from keras_transformer import data
-
     if tokenizer.is_multilingual and tokenizer.language_tokens and given:
         given = given.telling_languages()
     elif tokenizer.target_prefix_id is not None:
@@ -492,7 +486,7 @@ def _language_prefix(tokenizer, target_language: str) -> str:
     return language_tokens.token_of(target_language)
 
 
-def _tokenizer_maker(given: corpora.Corpora | None):
+def _tokenizer_maker(given: corpora.Corpora | None, encoding: PairEncoding):
     """Return what trains the vocabulary of the corpora."""
     from keras_transformer import tokenization
 
@@ -503,10 +497,7 @@ def _tokenizer_maker(given: corpora.Corpora | None):
         tokenization.train_bpe,
         vocab_size=vocab_size,
         split_digits=_SPLIT_DIGITS.value,
-        symbols=(
-            *(given.symbols if given else ()),
-            *PairEncoding(placeholders=_ENCODING["placeholders"].value).symbols,
-        ),
+        symbols=(*(given.symbols if given else ()), *encoding.symbols),
     )
 
 

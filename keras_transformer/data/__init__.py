@@ -24,6 +24,7 @@ _MODULE_OF = {
     "evaluation_dataset": "pipeline",
     "padding_dataset": "pipeline",
     "training_dataset": "pipeline",
+    "PreparationOptions": "preparation",
     "check_symbols": "preparation",
     "prepare": "preparation",
     "prepare_corpora": "preparation",

@@ -1,4 +1,7 @@
-"""Reads the pairs of one corpus, decides which are dropped, and encodes the others."""
+"""Reads the pairs of one corpus in three passes: to check, to sample, to encode them.
+
+`scan` selects the pairs that are not dropped; `sample` and `encode` read those.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,16 @@ import dataclasses
 import enum
 import hashlib
 import itertools
-import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TextIO
+from typing import TextIO
 
 import numpy as np
 import tqdm
 
 from keras_transformer import config, text_files, white_space
-from keras_transformer.data import (
-    alignments,
-    corpus,
-    masking,
-    metadata,
-    unknown_tokens,
-)
+from keras_transformer.data import alignments, corpus, metadata
+from keras_transformer.data.pair_encoder import EncodedPair, PairEncoder
 from keras_transformer.data.sources import ParallelSource
-from keras_transformer.spans import Glossary
 from keras_transformer.words import num_blank_words, words_of_text
 
 # A sentence with more characters than this per token of `max_length` is dropped without
@@ -49,398 +45,346 @@ class Drop(enum.IntEnum):
     UNKNOWN_SYMBOL = 6
 
 
-class TargetVocabulary(Protocol):
-    """Encodes targets whose vocabulary is separate from that of the source."""
-
-    # The fields of `metadata.json`.
-    task: str
-    vocab_size: int
-    fingerprint: str
-
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
-        """Return the ids of each text without EOS; None if it cannot be encoded."""
-
-    def save(self, data_dir: pathlib.Path) -> None:
-        """Write the vocabulary into the prepared folder."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The pairs of one corpus in one split.
-
-    Args:
-        source: Where the pairs come from.
-        split: The split, of the source and of the folder to write.
-        filters: Which pairs are dropped.
-        name: Name of the corpus in a mixture; None: the split is all one corpus.
-        prefix: What is put before each source, with a space after it; "": nothing.
-        glossary: Terms that placeholders of training pairs stand for, too.
-    """
+    """The pairs of one corpus in one split."""
 
     source: ParallelSource
     split: str
     filters: config.PairFilters
+    # Name of the corpus in a mixture; None: the split is all one corpus.
     name: str | None = None
+    # What is put before each source, with a space after it; "": nothing.
     prefix: str = ""
-    glossary: Glossary | None = None
-
-
-class PartReader:
-    """Reads the pairs three times: to check them, to sample them, to encode them.
-
-    Args:
-        part: What to read.
-        encoding: How training pairs are encoded; None: once, as they are.
-        random: Draws placeholders and the seeds of random encodings.
-    """
-
-    def __init__(
-        self,
-        part: Part,
-        encoding: config.PairEncoding | None = None,
-        random: np.random.Generator | None = None,
-    ):
-        self.part = part
-        self._random = random
-        self._source, self._split = part.source, part.split
-        self._alignments = part.source.alignments(part.split)
-        self._filters = part.filters
-        self._is_training = part.split == "train"
-        self._encoding = config.PairEncoding()
-        if self._is_training and encoding is not None:
-            self._encoding = encoding
-        self._masking = None
-        if self._encoding.placeholders:
-            self._masking = masking.PairMasking(self._encoding, part.glossary)
-        self._reasons = np.zeros(0, np.uint8)
-        self._copies = np.zeros(0, np.int64)
-        # Lines that show dropped pairs, by reason.
-        self._examples: dict[Drop, list[str]] = {
-            drop: [] for drop in Drop if drop != Drop.KEPT
-        }
 
     @property
-    def num_kept(self) -> int:
-        """Pairs that `scan` has not dropped."""
-        return int(np.count_nonzero(self._reasons == Drop.KEPT))
+    def is_training(self) -> bool:
+        """Whether all filters apply, and encodings may be random."""
+        return self.split == "train"
+
+    @property
+    def alignments(self) -> alignments.WordAlignments | None:
+        """The alignment of the words of each pair; None: not known."""
+        return self.source.alignments(self.split)
 
     @property
     def max_aligned_length(self) -> int:
         """Most tokens of a side of a pair that has an alignment; 0: none has one."""
-        return 0 if self._alignments is None else self._filters.max_length
+        return 0 if self.alignments is None else self.filters.max_length
 
-    def scan(self) -> None:
-        """Check all pairs and note which are dropped before tokenization."""
-        reasons, keys = bytearray(), bytearray()
-        compares = self._is_training and self._filters.drop_duplicates
-        pairs = self._decoded()
-        if self._alignments is not None:
-            pairs = self._alignments.check(pairs)
-        for pair in self._progress(pairs, "check"):
-            reason = self._reason(pair)
-            reasons.append(reason)
-            if compares and reason == Drop.KEPT:
-                keys += _key(_stripped(pair))
-        self._reasons = np.frombuffer(reasons, np.uint8)
-        if compares:
-            kept = self._reasons == Drop.KEPT
-            repeats = _repeats(np.frombuffer(keys, np.uint64))
-            self._reasons[kept] = np.where(repeats, Drop.DUPLICATE, Drop.KEPT)
-        copies = self._source.copies(self._split)
-        self._copies = np.ones(len(reasons), np.uint8) if copies is None else copies
-        self._check_some_left(self._reasons)
+    def locate(self, side: str, index: int) -> str:
+        """Describe the location of a sentence; `side` is "source" or "target"."""
+        return self.source.locate(self.split, side, index)
 
-    def sample(
-        self, num_pairs: int, seed: Sequence[int], num_sides: int
-    ) -> Iterator[str]:
-        """Yield both sides, or the source, of up to `num_pairs` kept pairs."""
-        kept = np.flatnonzero(self._reasons == Drop.KEPT)
-        if len(kept) > num_pairs:
-            random = np.random.Generator(np.random.Philox(seed))
-            kept = random.choice(kept, num_pairs, replace=False)
-        is_drawn = np.zeros(len(self._reasons), bool)
-        is_drawn[kept] = True
-        for pair in itertools.compress(self._decoded(), is_drawn):
-            yield from _stripped(pair)[:num_sides]
+    def with_prefix(self, source: str) -> str:
+        """Return a source as it is encoded; a blank one has no prefix."""
+        return f"{self.prefix} {source}" if self.prefix and source else source
 
-    def encode(
-        self,
-        tokenizer: Any,
-        target: TargetVocabulary | None,
-        writer: corpus.CorpusWriter,
-        raw: Sequence[TextIO],
-    ) -> metadata.SplitMetadata:
-        """Write the tokens of the kept pairs, and the raw text of all.
-
-        Args:
-            tokenizer: Encodes sources and, without a `target`, targets.
-            target: Encodes targets, if their vocabulary is separate.
-            writer: Takes the tokens.
-            raw: Files for the text of sources and targets; empty: it is not written.
-        """
-        reasons = self._reasons.copy()
-        kept = np.flatnonzero(reasons == Drop.KEPT)
-        decoded = self._progress(self._decoded(), "encode")
-        links: Iterable = itertools.repeat(())
-        if self._alignments is not None:
-            decoded, unstripped = itertools.tee(decoded)
-            links = map(_moved, unstripped, self._alignments)
-        pairs = self._noted(decoded)
-        if raw:
-            pairs = _copied(pairs, raw)
-        aligned = zip(pairs, links, strict=False)
-        chunks = _chunks(itertools.compress(aligned, reasons == Drop.KEPT))
-        encoders = (tokenizer, tokenizer if target is None else target)
-        counts = np.zeros(5, np.int64)
-        unknown = _unknown_tokens(tokenizer, target)
-        for position, chunk in chunks:
-            rows = kept[position : position + len(chunk)]
-            reasons[rows] = self._encode_chunk(
-                chunk, self._copies[rows], encoders, writer, counts, unknown
-            )
-            for index in np.flatnonzero(reasons[rows]):
-                self._note(reasons[rows[index]], rows[index], chunk[index][0])
-        self._check_none_too_long(reasons)
-        self._check_some_left(reasons)
-        return self._metadata(reasons, counts, unknown)
-
-    def examples(self) -> Iterator[str]:
-        """Yield lines with reason, location, source and target of dropped pairs.
-
-        After `encode`; up to `NUM_EXAMPLES` of each reason.
-        """
-        for lines in self._examples.values():
-            yield from lines
-
-    def _noted(self, pairs):
-        """Yield pairs as they are encoded, and note some of those that `scan` dropped.
-
-        They have no white space at their ends, and their prefix.
-        """
-        prefix = self.part.prefix and self.part.prefix + " "
-        for index, (pair, reason) in enumerate(
-            zip(pairs, self._reasons.tobytes(), strict=True)
-        ):
-            if reason:
-                self._note(reason, index, pair or ("", ""))
-            if pair:
-                source, target = _stripped(pair)
-                pair = (prefix + source if source else "", target)
-            yield pair
-
-    def _note(self, reason, index, pair):
-        """Keep a line that shows a dropped pair as it is in the corpus."""
-        drop, prefix = Drop(reason), self.part.prefix
-        if prefix:
-            pair = (pair[0].removeprefix(f"{prefix} "), pair[1])
-        lines = self._examples[drop]
-        if len(lines) < NUM_EXAMPLES:
-            place = self._source.locate(self._split, "source", int(index))
-            sides = (text_files.one_line(side)[:_SHOWN_CHARACTERS] for side in pair)
-            shown = (side.replace("\t", " ") for side in sides)
-            lines.append("\t".join([drop.name.lower(), place, *shown]))
-
-    def _encode_chunk(
-        self, chunk, copies, encoders, writer, counts, unknown
-    ) -> np.ndarray:
-        """Write the good pairs of a chunk, count them, return reasons for the rest."""
-        pairs, links = zip(*chunk, strict=True)
-        texts = list(zip(*pairs, strict=True))
-        source, target = encoders
-        encode_target = target.encode_target if target is source else target.encode
-        tokens = [source.encode(list(texts[0])), encode_target(list(texts[1]))]
-        prefix = self.part.prefix
-        num_symbols = len(source.encode([prefix])[0]) if prefix else 0
-        reasons = self._late_reasons(*tokens, num_symbols)
-        good = np.flatnonzero(reasons == Drop.KEPT)
-        good = np.repeat(good, copies[good])
-        tokens = [[side[index] for index in good] for side in tokens]
-        texts = [[side[index] for index in good] for side in texts]
-        links = [links[index] for index in good]
-        # Symbols stand for the words of the source.
-        words = texts if target is source else [texts[0], texts[0]]
-        num_words = [sum(len(text.split()) for text in side) for side in words]
-        bare = [[text.removeprefix(prefix) for text in texts[0]], texts[1]]
-        for written, encoded in self._encodings(source, texts, tokens):
-            aligned = []
-            if writer.is_aligned:
-                kept_links = self._written_links(links, texts, written)
-                aligned = alignments.align_tokens(source, kept_links, written, encoded)
-            writer.append(*encoded, aligned)
-            num_tokens = [sum(len(ids) + 1 for ids in side) for side in encoded]
-            counts += [*num_tokens, *num_words, sum(len(each) > 0 for each in aligned)]
-            for each, side, ids in zip(unknown, bare, encoded, strict=True):
-                each.add(side, ids)
-        return reasons
-
-    def _written_links(self, links, texts, written):
-        """Return links of the words of pairs as they are written.
-
-        Symbols come before the words of the source, and a pair in which placeholders
-        stand for several words has none.
-        """
-        num_symbols = len(words_of_text(self.part.prefix))
-        sizes = [
-            [[len(words_of_text(text)) for text in side] for side in sides]
-            for sides in (texts, written)
-        ]
-        is_same = np.all(np.equal(*sizes), axis=0)
-        return [
-            [(first + num_symbols, second) for first, second in pair] if same else ()
-            for pair, same in zip(links, is_same, strict=True)
-        ]
-
-    def _encodings(self, tokenizer, texts, tokens):
-        """Yield texts and ids of both sides of some pairs, once for each encoding.
-
-        A pair whose encoding is too long has the usual one, from `tokens`.
-        """
-        if self._encoding.subword_encodings == 1 and self._masking is None:
-            yield texts, tokens
-            return
-        most = self._filters.max_length
-        for _ in range(self._encoding.subword_encodings):
-            masked = self._masked(texts, tokenizer.markers)
-            drawn = self._drawn(tokenizer, masked)
-            fits = [max(map(len, pair)) < most for pair in zip(*drawn, strict=True)]
-            yield _where(fits, masked, texts), _where(fits, drawn, tokens)
-
-    def _masked(self, texts, markers):
-        """Return both sides of some pairs with placeholders."""
-        if self._masking is None:
-            return texts
-        pairs = zip(*texts, strict=True)
-        masked = [self._masking.mask(*pair, self._random, markers) for pair in pairs]
-        return [[pair[side] for pair in masked] for side in range(len(texts))]
-
-    def _drawn(self, tokenizer, texts):
-        """Return the ids of both sides of some pairs, random if there are several."""
-        if self._encoding.subword_encodings == 1:
-            return [tokenizer.encode(texts[0]), tokenizer.encode_target(texts[1])]
-        dropout = self._encoding.subword_dropout
-        return [
-            tokenizer.sample(side, dropout, int(self._random.integers(2**31)))
-            for side in texts
-        ]
-
-    def _metadata(self, reasons, counts, unknown) -> metadata.SplitMetadata:
-        num_unreadable = self._source.num_unreadable(self._split)
-        names = ("source_tokens", "target_tokens", "source_words", "target_words")
-        return metadata.SplitMetadata(
-            pairs_read=len(reasons) + num_unreadable,
-            pairs=int(np.sum(self._copies[reasons == Drop.KEPT]))
-            * self._encoding.subword_encodings,
-            dropped={**_dropped(reasons), "unreadable": num_unreadable},
-            **dict(zip((*names, "aligned_pairs"), counts.tolist(), strict=True)),
-            source_unknown=unknown[0].num_tokens,
-            target_unknown=unknown[1].num_tokens,
-            source_lacking=unknown[0].commonest(),
-            target_lacking=unknown[1].commonest(),
-        )
-
-    def _decoded(self) -> Iterator[tuple[str, str] | None]:
+    def pairs(self) -> Iterator[tuple[str, str] | None]:
         """Yield each pair as text, or None if it is not valid UTF-8 and is dropped."""
-        for index, pair in enumerate(self._source.pairs(self._split)):
-            try:
-                yield pair[0].decode("utf-8"), pair[1].decode("utf-8")
-            except UnicodeDecodeError:
-                yield self._repaired(index, pair)
+        numbered = enumerate(self.source.pairs(self.split))
+        yield from itertools.starmap(self._decoded, numbered)
 
-    def _repaired(self, index, pair):
-        """Return a pair that is not valid UTF-8 as the filters want it, or raise."""
-        if self._filters.drop_invalid_utf8:
-            if self._is_training:
-                return None
-            return tuple(side.decode("utf-8", errors="replace") for side in pair)
+    def _decoded(self, index, pair):
+        texts = []
         for side, sentence in zip(corpus.SIDES, pair, strict=True):
             try:
-                sentence.decode("utf-8")
+                texts.append(sentence.decode("utf-8"))
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{self._source.locate(self._split, side, index)} is not valid "
-                    f"UTF-8: {error.reason} at byte {error.start + 1}. Convert it to "
-                    "UTF-8, or drop such pairs with drop_invalid_utf8."
-                ) from error
-        return None
+                if not self.filters.drop_invalid_utf8:
+                    raise ValueError(
+                        f"{self.locate(side, index)} is not valid UTF-8: "
+                        f"{error.reason} at byte {error.start + 1}. Convert it to "
+                        "UTF-8, or drop such pairs with drop_invalid_utf8."
+                    ) from error
+                if self.is_training:
+                    return None
+                texts.append(sentence.decode("utf-8", errors="replace"))
+        return tuple(texts)
 
-    def _reason(self, pair) -> Drop:
-        if pair is None:
-            return Drop.INVALID_UTF8
-        if any(map(white_space.is_blank, pair)):
-            return Drop.BLANK
-        most = _CHARACTERS_PER_TOKEN * self._filters.max_length
-        if len(pair[0]) > most or len(pair[1]) > most:
-            return Drop.TOO_LONG
-        return Drop.KEPT
 
-    def _late_reasons(self, sources, targets, num_symbols) -> np.ndarray:
-        """Return the reasons that depend on tokens, uint8 `[pairs]`."""
-        is_known = np.array([ids is not None for ids in targets], bool)
-        lengths = np.array(
-            [
-                [1 if ids is None else len(ids) + 1 for ids in side]
-                for side in (sources, targets)
-            ],
-            np.int64,
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which pairs of a part are not dropped."""
+
+    part: Part
+    # `Drop` of each pair, uint8 `[pairs]`.
+    reasons: np.ndarray
+    # How often each pair is encoded, int `[pairs]`.
+    copies: np.ndarray
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Indices of the pairs that are not dropped, ascending, int64."""
+        return np.flatnonzero(self.reasons == Drop.KEPT)
+
+    def dropped(self) -> dict[str, int]:
+        """Count the dropped pairs by reason, by its name in `metadata.json`."""
+        counts = np.bincount(self.reasons, minlength=len(Drop)).tolist()
+        return {drop.name.lower(): counts[drop] for drop in Drop if drop != Drop.KEPT}
+
+    def check_some_left(self) -> None:
+        """Raise ValueError if a split that needs pairs has none."""
+        part = self.part
+        if np.any(self.copies[self.kept]) or part.split == "test":
+            return
+        what = f"{part.split} split" if part.name is None else f"corpus {part.name!r}"
+        raise ValueError(
+            f"No pair of the {what} is left. Of {len(self.reasons)} pairs read, "
+            f"dropped: {listed(self.dropped())}. Give more text, or raise max_length "
+            "or max_length_ratio."
         )
-        reasons = np.where(
-            lengths.max(axis=0) > self._filters.max_length, Drop.TOO_LONG, Drop.KEPT
-        ).astype(np.uint8)
-        ratio = self._filters.max_length_ratio
-        if ratio is not None and self._is_training:
-            lengths[0] -= num_symbols
-            longer, shorter = lengths.max(axis=0), lengths.min(axis=0)
-            reasons[(reasons == Drop.KEPT) & (longer > ratio * shorter)] = (
-                Drop.LENGTH_RATIO
+
+    def check_none_too_long(self) -> None:
+        """Raise ValueError if a pair is too long that may not be dropped."""
+        part = self.part
+        too_long = np.flatnonzero(self.reasons == Drop.TOO_LONG)
+        if part.filters.drop_too_long or not part.is_training or not len(too_long):
+            return
+        how = "--skip_bad" if part.name is None else "drop_too_long: true"
+        raise ValueError(
+            f"{part.locate('source', int(too_long[0]))}: a side has more tokens than "
+            f"`max_length`, {part.filters.max_length}. {len(too_long)} of "
+            f"{len(self.reasons)} pairs of the training split are too long. Raise "
+            f"--max_length, or leave them out with {how}."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedPart:
+    """What is known of a part when it is encoded."""
+
+    part: Part
+    counts: metadata.SplitMetadata
+    # Lines with reason, location, source and target of dropped pairs, up to
+    # `NUM_EXAMPLES` of each reason.
+    examples: list[str]
+
+
+def scan(part: Part) -> Selection:
+    """Check all pairs and select those that are not dropped before tokenization."""
+    reasons, keys = bytearray(), bytearray()
+    compares = part.is_training and part.filters.drop_duplicates
+    pairs = part.pairs()
+    if part.alignments is not None:
+        pairs = part.alignments.check(pairs)
+    for pair in _progress(part, pairs, "check"):
+        reason = _early_reason(pair, part.filters.max_length)
+        reasons.append(reason)
+        if compares and reason == Drop.KEPT:
+            keys += _key(_stripped(pair))
+    reasons = np.frombuffer(reasons, np.uint8)
+    if compares:
+        repeats = _repeats(np.frombuffer(keys, np.uint64))
+        reasons[reasons == Drop.KEPT] = np.where(repeats, Drop.DUPLICATE, Drop.KEPT)
+    copies = part.source.copies(part.split)
+    if copies is None:
+        copies = np.ones(len(reasons), np.uint8)
+    selection = Selection(part, reasons, copies)
+    selection.check_some_left()
+    return selection
+
+
+def sample(
+    selection: Selection, num_pairs: int, seed: Sequence[int], num_sides: int
+) -> Iterator[str]:
+    """Yield both sides, or the source, of up to `num_pairs` selected pairs."""
+    kept = selection.kept
+    if len(kept) > num_pairs:
+        random = np.random.Generator(np.random.Philox(seed))
+        kept = random.choice(kept, num_pairs, replace=False)
+    is_drawn = np.zeros(len(selection.reasons), bool)
+    is_drawn[kept] = True
+    for pair in itertools.compress(selection.part.pairs(), is_drawn):
+        yield from _stripped(pair)[:num_sides]
+
+
+def encode(
+    selection: Selection,
+    encoder: PairEncoder,
+    writer: corpus.CorpusWriter,
+    raw: Sequence[TextIO],
+) -> EncodedPart:
+    """Write the tokens of the selected pairs, and the raw text of all.
+
+    Args:
+        selection: The pairs; those with too many tokens are dropped here.
+        encoder: Returns their tokens.
+        writer: Takes the tokens.
+        raw: Files for the text of sources and targets; empty: it is not written.
+    """
+    part = selection.part
+    final = dataclasses.replace(selection, reasons=selection.reasons.copy())
+    examples = _Examples(part)
+    part_writer = _PartWriter(part, encoder, writer)
+    num_symbols = len(encoder.tokenizer.encode([part.prefix])[0]) if part.prefix else 0
+    for chunk in _chunks(_selected_pairs(selection, raw, examples)):
+        encoded = encoder.encode(
+            [(part.with_prefix(source), target) for _, (source, target), _ in chunk]
+        )
+        good = []
+        for (index, texts, links), pair in zip(chunk, encoded, strict=True):
+            reason = _late_reason(part, pair, num_symbols)
+            if reason == Drop.KEPT:
+                good += [(pair, links)] * int(selection.copies[index])
+            else:
+                final.reasons[index] = reason
+                examples.add(reason, index, texts)
+        part_writer.write([pair for pair, _ in good], [links for _, links in good])
+    final.check_none_too_long()
+    final.check_some_left()
+    return EncodedPart(part, part_writer.counts(final), examples.lines())
+
+
+def _selected_pairs(selection, raw, examples):
+    """Yield index, texts and alignment of each selected pair, and note the others.
+
+    The text of all pairs is written to the files `raw`.
+    """
+    part = selection.part
+    pairs = _progress(part, part.pairs(), "encode", len(selection.reasons))
+    with_reasons = zip(pairs, selection.reasons.tobytes(), strict=True)
+    links = itertools.repeat(()) if part.alignments is None else part.alignments
+    for index, ((pair, reason), pair_links) in enumerate(
+        zip(with_reasons, links, strict=False)
+    ):
+        if raw:
+            source, target = _stripped(pair)
+            for file, text in zip(raw, (part.with_prefix(source), target), strict=True):
+                file.write(text + "\n")
+        if reason == Drop.KEPT:
+            yield index, _stripped(pair), _moved(pair, pair_links)
+        else:
+            examples.add(reason, index, pair or ("", ""))
+
+
+class _Examples:
+    """Lines that show dropped pairs as they are in the corpus."""
+
+    def __init__(self, part: Part):
+        self._part = part
+        self._lines: dict[Drop, list[str]] = {drop: [] for drop in Drop}
+
+    def add(self, reason: int, index: int, pair: tuple[str, str]) -> None:
+        drop = Drop(reason)
+        if len(self._lines[drop]) < NUM_EXAMPLES:
+            place = self._part.locate("source", index)
+            sides = (text_files.one_line(side)[:_SHOWN_CHARACTERS] for side in pair)
+            shown = (side.replace("\t", " ") for side in sides)
+            self._lines[drop].append("\t".join([drop.name.lower(), place, *shown]))
+
+    def lines(self) -> list[str]:
+        return [*itertools.chain.from_iterable(self._lines.values())]
+
+
+class _PartWriter:
+    """Writes pairs of a part in all their encodings, and counts what it writes."""
+
+    def __init__(self, part: Part, encoder: PairEncoder, writer: corpus.CorpusWriter):
+        self._part, self._encoder, self._writer = part, encoder, writer
+        self._source, self._target = encoder.new_counts()
+        self._pairs = self._aligned_pairs = 0
+
+    def write(
+        self, pairs: Sequence[EncodedPair], links: Sequence[alignments.Links]
+    ) -> None:
+        """Write pairs whose sources have their prefix, and whose ids are the usual."""
+        prefix, encodings = self._part.prefix, [pairs]
+        if self._part.is_training:
+            most = self._part.filters.max_length
+            encodings = self._encoder.training_encodings(pairs, most)
+        bare = [pair.source.removeprefix(prefix) for pair in pairs]
+        targets = [pair.target for pair in pairs]
+        source_words = sum(len(pair.source.split()) for pair in pairs)
+        # Symbols of a separate vocabulary stand for the words of the source.
+        target_words = source_words
+        if self._encoder.target is None:
+            target_words = sum(len(target.split()) for target in targets)
+        for written in encodings:
+            texts = [pair.source for pair in written], [pair.target for pair in written]
+            ids = (
+                [pair.source_ids for pair in written],
+                [pair.target_ids for pair in written],
             )
-        reasons[~is_known] = Drop.UNKNOWN_SYMBOL
-        return reasons
+            aligned = []
+            if self._writer.is_aligned:
+                num_symbols = itertools.repeat(len(words_of_text(prefix)))
+                written_links = map(_written_links, links, pairs, written, num_symbols)
+                aligned = alignments.align_tokens(
+                    self._encoder.tokenizer, written_links, texts, ids
+                )
+            self._writer.append(*ids, aligned)
+            self._pairs += len(written)
+            self._aligned_pairs += sum(len(each) > 0 for each in aligned)
+            self._source.add(bare, ids[0], source_words)
+            self._target.add(targets, ids[1], target_words)
 
-    def _check_none_too_long(self, reasons) -> None:
-        too_long = np.flatnonzero(reasons == Drop.TOO_LONG)
-        if self._filters.drop_too_long or not self._is_training or not len(too_long):
-            return
-        place = self._source.locate(self._split, "source", int(too_long[0]))
-        in_mixture = self.part.name is not None
-        how = "drop_too_long: true" if in_mixture else "--skip_bad"
-        raise ValueError(
-            f"{place}: a side has more tokens than `max_length`, "
-            f"{self._filters.max_length}. {len(too_long)} of {len(reasons)} pairs of "
-            "the training split are too long. Raise --max_length, or leave them out "
-            f"with {how}."
-        )
-
-    def _check_some_left(self, reasons) -> None:
-        if np.any(self._copies[reasons == Drop.KEPT]) or self._split == "test":
-            return
-        name = self.part.name
-        what = f"{self._split} split" if name is None else f"corpus {name!r}"
-        raise ValueError(
-            f"No pair of the {what} is left. Of {len(reasons)} pairs read, dropped: "
-            f"{listed(_dropped(reasons))}. Give more text, or raise max_length or "
-            "max_length_ratio."
-        )
-
-    def _progress(self, pairs, verb):
-        # None: shown only if standard error is a terminal.
-        return tqdm.tqdm(
-            pairs,
-            desc=f"{verb} {self.part.name or self._split}",
-            total=len(self._reasons) or None,
-            unit=" pairs",
-            disable=None,
+    def counts(self, selection: Selection) -> metadata.SplitMetadata:
+        """Return the counts, with those of the pairs that are dropped in the end."""
+        num_unreadable = self._part.source.num_unreadable(self._part.split)
+        return metadata.SplitMetadata(
+            pairs_read=len(selection.reasons) + num_unreadable,
+            pairs=self._pairs,
+            dropped={**selection.dropped(), "unreadable": num_unreadable},
+            source_tokens=self._source.tokens,
+            target_tokens=self._target.tokens,
+            source_words=self._source.words,
+            target_words=self._target.words,
+            aligned_pairs=self._aligned_pairs,
+            source_unknown=self._source.unknown,
+            target_unknown=self._target.unknown,
+            source_lacking=self._source.lacking(),
+            target_lacking=self._target.lacking(),
         )
 
 
-def _unknown_tokens(tokenizer, target) -> list[unknown_tokens.UnknownTokens]:
-    """Return counters for both sides. A separate target vocabulary drops pairs."""
-    target_id = tokenizer.target_unk_id if target is None else None
-    # All characters are in a vocabulary that can write every target.
-    source_id = None if tokenizer.target_unk_id is None else tokenizer.unk_id
-    return [
-        unknown_tokens.UnknownTokens(tokenizer.encode, source_id),
-        unknown_tokens.UnknownTokens(tokenizer.encode_target, target_id),
-    ]
+def _written_links(links, usual, written, num_symbols):
+    """Return links of the words of a pair as it is written.
+
+    Symbols come before the words of the source, and a pair in which placeholders stand
+    for several words has none.
+    """
+    for text, written_text in zip(usual[:2], written[:2], strict=True):
+        if len(words_of_text(text)) != len(words_of_text(written_text)):
+            return ()
+    return [(first + num_symbols, second) for first, second in links]
+
+
+def _early_reason(pair: tuple[str, str] | None, max_length: int) -> Drop:
+    if pair is None:
+        return Drop.INVALID_UTF8
+    if any(map(white_space.is_blank, pair)):
+        return Drop.BLANK
+    most = _CHARACTERS_PER_TOKEN * max_length
+    if len(pair[0]) > most or len(pair[1]) > most:
+        return Drop.TOO_LONG
+    return Drop.KEPT
+
+
+def _late_reason(part: Part, pair: EncodedPair, num_symbols: int) -> Drop:
+    """Return the reason that depends on tokens.
+
+    The length ratio does not count the symbols before sources, `num_symbols` tokens.
+    """
+    if pair.target_ids is None:
+        return Drop.UNKNOWN_SYMBOL
+    source_length, target_length = len(pair.source_ids) + 1, len(pair.target_ids) + 1
+    if max(source_length, target_length) > part.filters.max_length:
+        return Drop.TOO_LONG
+    ratio = part.filters.max_length_ratio
+    if ratio is not None and part.is_training:
+        lengths = source_length - num_symbols, target_length
+        if max(lengths) > ratio * min(lengths):
+            return Drop.LENGTH_RATIO
+    return Drop.KEPT
+
+
+def _progress(part: Part, pairs: Iterable, verb: str, total: int | None = None):
+    # None: shown only if standard error is a terminal.
+    name = part.name or part.split
+    return tqdm.tqdm(
+        pairs, desc=f"{verb} {name}", total=total, unit=" pairs", disable=None
+    )
 
 
 def _stripped(pair: tuple[str, str]) -> tuple[str, str]:
@@ -448,27 +392,12 @@ def _stripped(pair: tuple[str, str]) -> tuple[str, str]:
     return white_space.strip(pair[0]), white_space.strip(pair[1])
 
 
-def _moved(pair: tuple[str, str] | None, links: alignments.Links) -> alignments.Links:
+def _moved(pair: tuple[str, str], links: alignments.Links) -> alignments.Links:
     """Return the links of a pair's words as `_stripped` counts them."""
-    moved = [num_blank_words(side) for side in pair or ()]
-    if not any(moved):
+    blank = [num_blank_words(side) for side in pair]
+    if not links or not any(blank):
         return links
-    each = np.subtract(links, moved).tolist() if links else []
-    return [link for link in each if min(link) >= 0]
-
-
-def _where(fits, new, old):
-    """Choose for each pair between two values of both sides."""
-    return [
-        [first if fit else other for fit, first, other in zip(fits, *side, strict=True)]
-        for side in zip(new, old, strict=True)
-    ]
-
-
-def _dropped(reasons: np.ndarray) -> dict[str, int]:
-    """Count the pairs that each reason drops, by its name in `metadata.json`."""
-    counts = np.bincount(reasons, minlength=len(Drop)).tolist()
-    return {drop.name.lower(): counts[drop] for drop in Drop if drop != Drop.KEPT}
+    return [link for link in np.subtract(links, blank).tolist() if min(link) >= 0]
 
 
 def _key(pair: tuple[str, str]) -> bytes:
@@ -505,17 +434,6 @@ def listed(dropped: dict[str, int]) -> str:
     return ", ".join(parts) or "none"
 
 
-def _chunks(pairs: Iterable) -> Iterator[tuple[int, Sequence]]:
-    """Yield chunks of a stream, each with the number of items before it."""
-    position, pairs = 0, iter(pairs)
+def _chunks(pairs: Iterator) -> Iterator[list]:
     while chunk := list(itertools.islice(pairs, _CHUNK)):
-        yield position, chunk
-        position += len(chunk)
-
-
-def _copied(pairs, files):
-    """Yield pairs while writing them to the raw text files of a split."""
-    for pair in pairs:
-        for file, text in zip(files, pair, strict=True):
-            file.write(text + "\n")
-        yield pair
+        yield chunk

@@ -14,8 +14,6 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from keras_transformer import (
     atomic_files,
     config,
@@ -30,28 +28,53 @@ from keras_transformer.data import (
     corpora,
     corpus,
     metadata,
+    pair_encoder,
     part_reader,
+    side_counts,
     sources,
-    unknown_tokens,
 )
-
-# Most training pairs that a vocabulary is trained on.
-SAMPLE_PAIRS = 500_000
+from keras_transformer.spans import Glossary
 
 # Batch sizes whose share of padding is reported: a small one, and that of §5.1.
 REPORTED_TOKENS_PER_BATCH = (4_096, 25_000)
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparationOptions:
+    """Options of `prepare` and `prepare_corpora`.
+
+    Raises:
+        ValueError: If a number is outside its range; the message names the field.
+    """
+
+    # Which pairs are dropped. The corpora of a mixture have filters of their own.
+    filters: config.PairFilters = config.PairFilters()
+    # How training pairs are encoded.
+    encoding: config.PairEncoding = config.PairEncoding()
+    # Terms that placeholders stand for, too.
+    glossary: Glossary | None = None
+    # What is put before each source, such as ">>de<<". The corpora of a mixture have
+    # symbols of their own.
+    prefix: str = ""
+    # Most training pairs that a vocabulary is trained on.
+    sample_pairs: int = 500_000
+    # Seed of that sample, and of placeholders.
+    seed: int = 0
+    # Whether to replace a corpus that is already in the folder.
+    overwrite: bool = False
+
+    def __post_init__(self):
+        config.check_at_least("sample_pairs", self.sample_pairs, 1)
+        config.check_at_least("seed", self.seed, 0)
 
 
 def prepare(
     source: sources.ParallelSource,
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
+    options: PreparationOptions = PreparationOptions(),
     *,
-    target: part_reader.TargetVocabulary | None = None,
-    sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = 0,
-    overwrite: bool = False,
-    **options: Any,
+    target: pair_encoder.TargetVocabulary | None = None,
 ) -> metadata.DataMetadata:
     """Encode a parallel corpus into a folder, which appears complete or not at all.
 
@@ -71,28 +94,20 @@ def prepare(
         data_dir: The folder to make.
         make_tokenizer: Called with sentences of both sides, or only of the source if
             there is a `target`; returns a tokenizer.
+        options: Which pairs are encoded, and how.
         target: Encodes the target side; None: the tokenizer encodes both sides.
-        sample_pairs: Most training pairs that `make_tokenizer` sees, drawn by `seed`.
-        seed: Seed of that sample, at least 0.
-        overwrite: Whether to replace a corpus that is already in `data_dir`.
-        **options: Fields of `config.PairFilters`, such as `max_length`, and of
-            `config.PairEncoding`; `glossary`, a `spans.Glossary` of terms that
-            placeholders stand for; and `prefix`, what is put before each source, such
-            as ">>de<<".
 
     Returns:
         The content of `metadata.json`.
 
     Raises:
         ValueError: If the text is empty, its sides differ in length, a line is not
-            valid UTF-8, no training or validation pair is left, the tokenizer has other
-            special ids than `target`, or an argument is out of range. The message names
-            file and line where there is one.
+            valid UTF-8, no training or validation pair is left, or the tokenizer has
+            other special ids than `target`. The message names file and line where there
+            is one.
         FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
     """
-    glossary, prefix = options.pop("glossary", None), options.pop("prefix", "")
-    pair_filters, described = _options(options)
     for needed in ("train", "valid"):
         if needed not in source.splits:
             raise ValueError(
@@ -100,38 +115,20 @@ def prepare(
                 f"{', '.join(source.splits) or 'none'}. Cut one from the other as text "
                 "files."
             )
-    return _prepare(
-        [
-            part_reader.Part(
-                source, split, pair_filters, prefix=prefix, glossary=glossary
-            )
-            for split in source.splits
-        ],
-        data_dir,
-        make_tokenizer,
-        described={
-            "source_language": source.source_language,
-            "target_language": source.target_language,
-            "dataset": source.description,
-            "seed": seed,
-            **described,
-        },
-        target=target,
-        sample_pairs=sample_pairs,
-        overwrite=overwrite,
-    )
+    parts = [
+        part_reader.Part(source, split, options.filters, prefix=options.prefix)
+        for split in source.splits
+    ]
+    return _prepare(parts, data_dir, make_tokenizer, options, target=target)
 
 
 def prepare_corpora(
     given: corpora.Corpora,
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
+    options: PreparationOptions = PreparationOptions(),
     *,
     tfds_data_dir: str | os.PathLike | None = None,
-    sample_pairs: int = SAMPLE_PAIRS,
-    seed: int = 0,
-    overwrite: bool = False,
-    **options: Any,
 ) -> metadata.DataMetadata:
     """Encode a mixture of corpora into a folder, as `prepare` does with one.
 
@@ -142,51 +139,22 @@ def prepare_corpora(
 
     Args:
         given: The corpora.
-        data_dir: Same as in `prepare`.
+        data_dir: The folder to make.
         make_tokenizer: Same as in `prepare`; the symbols of the corpora must be pieces
             of its vocabulary.
+        options: Same as in `prepare`; the filters are only for `metadata.json`.
         tfds_data_dir: Same as in `open_dataset`.
-        sample_pairs: Same as in `prepare`.
-        seed: Same as in `prepare`.
-        overwrite: Same as in `prepare`.
-        **options: Same as in `prepare`; the filters are only for `metadata.json`, as
-            each corpus has its own.
 
     Raises:
         ValueError: As in `prepare`, or if the vocabulary lacks a symbol, or a dataset
             a split.
     """
-
-    glossary = options.pop("glossary", None)
-
-    def checked(texts):
-        tokenizer = make_tokenizer(texts)
-        check_symbols(given, tokenizer)
-        return tokenizer
-
     # Splits of a dataset share one source.
     open_dataset = functools.cache(
         functools.partial(sources.open_dataset, tfds_data_dir=tfds_data_dir)
     )
-    first = given.of_split("train")[0]
-    return _prepare(
-        [
-            dataclasses.replace(_open(given, each, open_dataset), glossary=glossary)
-            for each in given.in_order()
-        ],
-        data_dir,
-        checked,
-        described={
-            "source_language": first.source_language,
-            "target_language": first.target_language,
-            "dataset": str(given.path),
-            "seed": seed,
-            **_options(options)[1],
-        },
-        given=given,
-        sample_pairs=sample_pairs,
-        overwrite=overwrite,
-    )
+    parts = [_open(given, each, open_dataset) for each in given.in_order()]
+    return _prepare(parts, data_dir, make_tokenizer, options, given=given)
 
 
 def check_symbols(given: corpora.Corpora, tokenizer: Any) -> None:
@@ -236,91 +204,71 @@ def _open(given, each, open_dataset) -> part_reader.Part:
     )
 
 
-def _options(given: dict[str, Any]) -> tuple[config.PairFilters, dict[str, Any]]:
-    """Return the filters, and what `metadata.json` says of the options."""
-    fields = {field.name for field in dataclasses.fields(config.PairEncoding)}
-    encoding = config.PairEncoding(
-        **{name: value for name, value in given.items() if name in fields}
-    )
-    filters = config.PairFilters(
-        **{name: value for name, value in given.items() if name not in fields}
-    )
-    names = ("max_length", "max_length_ratio", "drop_duplicates")
-    described = {name: getattr(filters, name) for name in names}
-    return filters, described | dataclasses.asdict(encoding)
-
-
 def _prepare(
     parts: Sequence[part_reader.Part],
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
+    options: PreparationOptions,
     *,
-    described: dict[str, Any],
-    sample_pairs: int,
-    overwrite: bool,
-    target: part_reader.TargetVocabulary | None = None,
+    target: pair_encoder.TargetVocabulary | None = None,
     given: corpora.Corpora | None = None,
 ) -> metadata.DataMetadata:
-    """Encode the parts of all splits; see `prepare`.
+    """Encode the corpora of all splits, split after split; see `prepare`.
 
-    Args:
-        parts: The corpora, split after split.
-        data_dir: Same as in `prepare`.
-        make_tokenizer: Same as in `prepare`.
-        described: Fields of `metadata.json` that are known before, such as `seed`.
-        sample_pairs: Same as in `prepare`.
-        overwrite: Same as in `prepare`.
-        target: Same as in `prepare`.
-        given: The corpora of a mixture, if the parts are one.
+    They are a mixture if `given`.
     """
-    seed = described["seed"]
-    config.check_at_least("sample_pairs", sample_pairs, 1)
-    config.check_at_least("seed", seed, 0)
-    _check_free(pathlib.Path(data_dir), overwrite)
+    _check_free(pathlib.Path(data_dir), options.overwrite)
     with atomic_files.naming(data_dir), atomic_files.atomic_folder(data_dir) as folder:
-        encoding = config.PairEncoding(
-            **{
-                field.name: described[field.name]
-                for field in dataclasses.fields(config.PairEncoding)
-            }
-        )
-        random = np.random.Generator(np.random.Philox(seed))
-        readers = [part_reader.PartReader(part, encoding, random) for part in parts]
-        for reader in readers:
-            reader.scan()
-        num_sides = 2 if target is None else 1
+        selections = [part_reader.scan(part) for part in parts]
         tokenizer = make_tokenizer(
-            _sample(readers, given, sample_pairs, seed, num_sides)
+            _sample(selections, given, options, 2 if target is None else 1)
         )
-        check_placeholders(encoding, tokenizer)
+        if given:
+            check_symbols(given, tokenizer)
+        check_placeholders(options.encoding, tokenizer)
         tokenizer.save(folder / "tokenizer")
-        vocabulary = tokenizer.ids()
         if target is not None:
             _check_special_ids(tokenizer)
             target.save(folder)
-            vocabulary |= {
-                "task": target.task,
-                "target_vocab_size": target.vocab_size,
-                "labels_hash": target.fingerprint,
-            }
-        counts = _encode(readers, folder, tokenizer, target)
-        _write_examples(folder, readers)
-        of_corpora = _corpora_metadata(given, counts) if given else ()
-        result = metadata.DataMetadata(
-            **described,
-            default_language=_only_language(parts),
-            tokenizer_kind=tokenizer.kind,
-            tokenizer_hash=tokenizer.fingerprint,
-            splits=_sums(parts, counts),
-            padding=_padding(folder / "train", of_corpora, seed),
-            corpus_hash=_corpus_hash(folder / "train", of_corpora),
-            corpora=of_corpora,
-            **vocabulary,
+        encoder = pair_encoder.PairEncoder(
+            tokenizer, target, options.encoding, options.glossary, options.seed
         )
+        encoded = _encode(selections, folder, encoder)
+        if examples := [line for each in encoded for line in each.examples]:
+            text_files.write_lines(folder / metadata.EXAMPLES_NAME, examples)
+        result = _describe(folder, encoder, options, encoded, given)
         json_files.write(
             folder / metadata.FILE_NAME, result.to_json(), ascii_only=False
         )
     return result
+
+
+def _describe(folder, encoder, options, encoded, given) -> metadata.DataMetadata:
+    """Return the description of a folder that has everything else."""
+    source, target = encoded[0].part.source, encoder.target
+    train = folder / "train"
+    of_corpora = _corpora_metadata(given, encoded) if given else ()
+    return metadata.DataMetadata(
+        source_language=source.source_language,
+        target_language=source.target_language,
+        dataset=str(given.path) if given else source.description,
+        tokenizer_kind=encoder.tokenizer.kind,
+        tokenizer_hash=encoder.tokenizer.fingerprint,
+        **encoder.tokenizer.ids(),
+        max_length=options.filters.max_length,
+        max_length_ratio=options.filters.max_length_ratio,
+        drop_duplicates=options.filters.drop_duplicates,
+        seed=options.seed,
+        splits=_sums(encoded),
+        padding=_padding(train, of_corpora, options.seed),
+        task=tasks.TRANSLATION.name if target is None else target.task,
+        target_vocab_size=None if target is None else target.vocab_size,
+        labels_hash=None if target is None else target.fingerprint,
+        corpus_hash=_corpus_hash(train, of_corpora),
+        **dataclasses.asdict(options.encoding),
+        corpora=of_corpora,
+        default_language=_only_language([each.part for each in encoded]),
+    )
 
 
 def _only_language(parts: Sequence[part_reader.Part]) -> str | None:
@@ -329,46 +277,43 @@ def _only_language(parts: Sequence[part_reader.Part]) -> str | None:
     return codes.pop() if len(codes) == 1 else None
 
 
-def _sample(readers, given, sample_pairs, seed, num_sides) -> Iterator[str]:
+def _sample(selections, given, options, num_sides) -> Iterator[str]:
     """Yield a sample of the training text, at most its share from each corpus."""
-    train = [reader for reader in readers if reader.part.split == "train"]
-    sizes = [reader.num_kept for reader in train]
-    shares = given.shares(sizes) if given else [1.0]
-    for number, (reader, share) in enumerate(zip(train, shares, strict=True)):
+    train = [each for each in selections if each.part.is_training]
+    shares = given.shares([len(each.kept) for each in train]) if given else [1.0]
+    for number, (selection, share) in enumerate(zip(train, shares, strict=True)):
         # Both directions of an entry are sampled differently.
-        most = math.ceil(share * sample_pairs)
-        yield from reader.sample(most, [seed, number], num_sides)
+        seed = [options.seed, number]
+        most = math.ceil(share * options.sample_pairs)
+        yield from part_reader.sample(selection, most, seed, num_sides)
 
 
-def _encode(readers, folder, tokenizer, target) -> list[metadata.SplitMetadata]:
-    """Write tokens and raw text of all splits; return the counts of each corpus."""
-    counts = []
-    most_ids = max(tokenizer.vocab_size, 0 if target is None else target.vocab_size)
-    by_split = itertools.groupby(readers, lambda reader: reader.part.split)
-    for split, of_split in by_split:
-        of_split = list(of_split)
+def _encode(selections, folder, encoder) -> list[part_reader.EncodedPart]:
+    """Write tokens and raw text of all splits; return what each corpus has."""
+    encoded = []
+    for split, group in itertools.groupby(selections, lambda each: each.part.split):
+        of_split = list(group)
+        raw_paths = [folder / f"{split}.{side}" for side in corpus.SIDES]
+        if split == "train":
+            raw_paths = []
+        most_aligned = max(each.part.max_aligned_length for each in of_split) or None
         with contextlib.ExitStack() as stack:
             raw = [
-                stack.enter_context(
-                    open(
-                        folder / f"{split}.{side}", "w", encoding="utf-8", newline="\n"
-                    )
-                )
-                for side in corpus.SIDES
-                if split != "train"
+                stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+                for path in raw_paths
             ]
             writer = stack.enter_context(
                 corpus.CorpusWriter(
                     folder / split,
-                    most_ids,
-                    tokenizer.eos_id,
-                    max(each.max_aligned_length for each in of_split) or None,
+                    encoder.vocab_size,
+                    encoder.tokenizer.eos_id,
+                    most_aligned,
                 )
             )
-            counts += [
-                reader.encode(tokenizer, target, writer, raw) for reader in of_split
+            encoded += [
+                part_reader.encode(each, encoder, writer, raw) for each in of_split
             ]
-    return counts
+    return encoded
 
 
 def _corpus_hash(train, of_corpora) -> str:
@@ -380,38 +325,31 @@ def _corpus_hash(train, of_corpora) -> str:
     return hashlib.sha256(f"{tokens} {shares}".encode()).hexdigest()
 
 
-def _write_examples(folder: pathlib.Path, readers) -> None:
-    """Write `dropped.txt`, if a pair was dropped."""
-    lines = [line for reader in readers for line in reader.examples()]
-    if lines:
-        text_files.write_lines(folder / metadata.EXAMPLES_NAME, lines)
-
-
-def _corpora_metadata(given, counts) -> tuple[metadata.CorpusMetadata, ...]:
-    described = list(zip(given.in_order(), counts, strict=True))
-    sizes = [split.pairs for each, split in described if each.split == "train"]
+def _corpora_metadata(given, encoded) -> tuple[metadata.CorpusMetadata, ...]:
+    sizes = [each.counts.pairs for each in encoded if each.part.is_training]
     shares = itertools.chain(given.shares(sizes), itertools.repeat(None))
     return tuple(
         metadata.CorpusMetadata(
-            name=each.name,
-            pairs=split.pairs,
+            name=each.part.name,
+            pairs=each.counts.pairs,
             share=share,
-            split=each.split,
-            source_language=each.source_language,
-            target_language=each.target_language,
-            prefix=" ".join(each.symbols),
-            pairs_read=split.pairs_read,
-            dropped=split.dropped,
+            split=each.part.split,
+            source_language=each.part.source.source_language,
+            target_language=each.part.source.target_language,
+            prefix=each.part.prefix,
+            pairs_read=each.counts.pairs_read,
+            dropped=each.counts.dropped,
         )
-        for (each, split), share in zip(described, shares, strict=False)
+        for each, share in zip(encoded, shares, strict=False)
     )
 
 
-def _sums(parts, counts) -> dict[str, metadata.SplitMetadata]:
+def _sums(encoded) -> dict[str, metadata.SplitMetadata]:
     """Add up the counts of the corpora of each split."""
     sums = {}
-    for part, split in zip(parts, counts, strict=True):
-        sums[part.split] = split + sums[part.split] if part.split in sums else split
+    for each in encoded:
+        before = sums.get(each.part.split)
+        sums[each.part.split] = each.counts + before if before else each.counts
     return sums
 
 
@@ -476,9 +414,7 @@ def _unknown(split: metadata.SplitMetadata) -> list[str]:
 
 
 def _lacking(side: str, unknown: int, tokens: int, characters: dict[str, int]) -> str:
-    commonest = collections.Counter(characters).most_common(
-        unknown_tokens.NUM_CHARACTERS
-    )
+    commonest = collections.Counter(characters).most_common(side_counts.NUM_CHARACTERS)
     shown = ", ".join(f"{character!r} {times:,}" for character, times in commonest)
     said = f"{wording.count(unknown, 'token')} of {side}s ({unknown / tokens:.2%})"
     return said + (shown and f": {shown}")

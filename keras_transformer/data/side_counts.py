@@ -1,4 +1,4 @@
-"""Counts what a vocabulary cannot write of the text that it encodes."""
+"""Counts the tokens and words of texts, and what a vocabulary lacks of them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,39 @@ import numpy as np
 NUM_CHARACTERS = 10
 
 
-class UnknownTokens:
-    """Counts unknown tokens of one side, and the characters that they stand for.
+class SideCounts:
+    """Counts of one side of a corpus.
 
     Args:
         encode: Returns the ids of each of some texts.
         unk_id: The id of what the vocabulary lacks; None: it lacks nothing.
+
+    Attributes:
+        tokens: Tokens, EOS included.
+        words: Words of the texts.
+        unknown: Tokens that stand for what the vocabulary lacks.
     """
 
     def __init__(self, encode: Callable, unk_id: int | None):
-        self.num_tokens = 0
+        self.tokens = self.words = self.unknown = 0
         self._encode, self._unk_id = encode, unk_id
         self._characters: collections.Counter[str] = collections.Counter()
         self._lacks: dict[str, bool] = {}
 
-    def add(self, texts: Sequence[str], ids: Sequence[np.ndarray]) -> None:
-        """Count the unknown tokens among the ids of some texts."""
+    def add(
+        self, texts: Sequence[str], rows: Sequence[np.ndarray], num_words: int
+    ) -> None:
+        """Count texts of `num_words` together, and their ids without EOS."""
+        self.words += num_words
+        self.tokens += sum(map(len, rows)) + len(rows)
         if self._unk_id is None:
             return
-        for text, row in zip(texts, ids, strict=True):
-            if found := np.count_nonzero(np.equal(row, self._unk_id)):
-                self.num_tokens += int(found)
+        for text, ids in zip(texts, rows, strict=True):
+            if unknown := np.count_nonzero(np.equal(ids, self._unk_id)):
+                self.unknown += int(unknown)
                 self._characters.update(filter(self._is_lacking, text))
 
-    def commonest(self) -> dict[str, int]:
+    def lacking(self) -> dict[str, int]:
         """Return the commonest characters that are lacking, and how often they came."""
         return dict(self._characters.most_common(NUM_CHARACTERS))
 

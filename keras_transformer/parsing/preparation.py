@@ -23,8 +23,11 @@ from keras_transformer.treebank.substitution import Substitution
 # Takes the place of the target language's code in `metadata.json`.
 TARGET_LANGUAGE = "trees"
 
-# Twice the symbols of the largest tree in the Penn Treebank's sample.
-MAX_LENGTH = 1024
+# Trees are longer than sentences: 1024 is twice the symbols of the largest tree in the
+# Penn Treebank's sample. A training tree over the limit is an error.
+OPTIONS = data.PreparationOptions(
+    config.PairFilters(max_length=1024, max_length_ratio=None, drop_too_long=False)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,11 +228,9 @@ def prepare(
     source: TreeFiles,
     data_dir: str | os.PathLike,
     make_tokenizer: Callable[[Iterable[str]], Any],
+    options: data.PreparationOptions = OPTIONS,
     *,
     keep_tags: bool = False,
-    seed: int = 0,
-    overwrite: bool = False,
-    **filters: Any,
 ) -> data.DataMetadata:
     """Encode treebanks into a corpus folder, atomically.
 
@@ -244,13 +245,10 @@ def prepare(
         data_dir: The folder to write.
         make_tokenizer: Called with the training sentences; returns the source's
             tokenizer.
+        options: Same as in `data.prepare`; `max_length` is the most tokens of a
+            sentence and symbols of a tree. Change fields of `OPTIONS`, which drops no
+            tree for its length: those of texts are no defaults for trees.
         keep_tags: Whether to write each word as its tag; else as "XX".
-        seed: Same as in `data.prepare`.
-        overwrite: Whether to replace an existing corpus in `data_dir`.
-        **filters: Fields of `config.PairFilters` except `max_length_ratio`, such as
-            `max_length`, the most tokens of a sentence and symbols of a tree. Trees are
-            longer than sentences, so its default is `MAX_LENGTH`; and without
-            `drop_too_long=True`, a training tree over the limit is an error.
 
     Returns:
         The content of `metadata.json`.
@@ -258,7 +256,7 @@ def prepare(
     Raises:
         ValueError: If a training tree is too long, no training or validation tree is
             left, or the tokenizer has other special ids than this package.
-        FileExistsError: If `data_dir` is not empty and `overwrite` is False.
+        FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
 
     Differs from the paper, whose vocabulary has 16,000 words: subwords can also spell
@@ -268,13 +266,10 @@ def prepare(
         source,
         data_dir,
         make_tokenizer,
+        options,
         target=TreeSymbols(
             symbols.SymbolVocabulary(source.labels, source.tags if keep_tags else ())
         ),
-        max_length_ratio=None,
-        seed=seed,
-        overwrite=overwrite,
-        **{"max_length": MAX_LENGTH, "drop_too_long": False, **filters},
     )
 
 

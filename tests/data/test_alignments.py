@@ -10,6 +10,7 @@ from keras_transformer.data import corpora
 from keras_transformer.data.alignments import WordAlignments, align_tokens
 from keras_transformer.documents import protection
 from tests.data.word_tokenizer import WordTokenizer, write_lines
+from tests.preparation_options import with_values
 
 SOURCES = ["a b", "c", "", "b c a"]
 TARGETS = ["x y z", "y", "x", "z x"]
@@ -71,7 +72,7 @@ def test_numbers_of_tokens_above_255_are_kept(tmp_path):
     """The type of the numbers follows from the length limit."""
     text = " ".join("abcde" * 80)
     source = files(tmp_path, ["399-257"], [text], [text])
-    data.prepare(source, tmp_path / "data", WordTokenizer, max_length=500)
+    data.prepare(source, tmp_path / "data", WordTokenizer, with_values(max_length=500))
     assert links_of(tmp_path / "data") == [[(399, 257)]]
 
 
@@ -87,9 +88,7 @@ def test_tokens_are_aligned_as_their_words_are(tmp_path):
         lambda texts: tokenization.train_bpe(
             texts, 300, symbols=config.PairEncoding(placeholders=4).symbols
         ),
-        subword_encodings=3,
-        subword_dropout=0.5,
-        placeholders=4,
+        with_values(subword_encodings=3, subword_dropout=0.5, placeholders=4),
     )
     assert result.splits["train"].aligned_pairs == 3 * 18
     corpus = data.EncodedCorpus.open(tmp_path / "data", "train")
@@ -148,9 +147,7 @@ def test_a_pair_whose_number_of_words_changes_is_not_aligned(tmp_path):
         files(tmp_path),
         tmp_path / "data",
         Placing,
-        placeholders=1,
-        placeholder_rate=0.999,
-        glossary=glossary,
+        with_values(placeholders=1, placeholder_rate=0.999, glossary=glossary),
     )
     assert links_of(tmp_path / "data") == [[], [], [(2, 0), (0, 1)]]
     assert result.splits["train"].aligned_pairs == 1

@@ -23,6 +23,7 @@ from keras_transformer.data import (
 )
 from keras_transformer.documents.protection import Glossary, Term
 from tests.data.word_tokenizer import WordTokenizer, write_lines
+from tests.preparation_options import with_values
 
 TRAIN = [("a b", "x y z"), ("c", "y"), ("b c a", "z")]
 VALID = [("a c", "x"), ("b", "y z")]
@@ -42,10 +43,9 @@ def text_files(folder, **splits):
 
 
 def prepared(folder, data_dir="data", tokenizer=WordTokenizer, options=None, **splits):
-    options = options or {}
-    return prepare(
-        text_files(folder, **splits), folder / data_dir, tokenizer, **options
-    )
+    options = with_values(**options or {})
+    source = text_files(folder, **splits)
+    return prepare(source, folder / data_dir, tokenizer, options)
 
 
 def decoded(data_dir, split="train"):
@@ -206,9 +206,9 @@ def test_looking_for_duplicates_takes_few_bytes_a_pair(tmp_path):
     peaks = []
     for drops in (False, True):
         chosen = dataclasses.replace(filters, drop_duplicates=drops)
-        reader = part_reader.PartReader(part_reader.Part(source, "train", chosen))
+        part = part_reader.Part(source, "train", chosen)
         tracemalloc.start()
-        reader.scan()
+        part_reader.scan(part)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] - peaks[0] < 20 * 30_011
@@ -580,7 +580,7 @@ def test_corpora_with_several_encodings_keep_their_shares(tmp_path):
         given,
         tmp_path / "data",
         lambda texts: tokenization.train_bpe(texts, 274, symbols=["<news>"]),
-        subword_encodings=2,
+        with_values(subword_encodings=2),
     )
     shares = [(each.pairs, each.share) for each in result.corpora_of("train")]
     assert shares == [(6, 0.25), (2, 0.75)]
@@ -669,7 +669,8 @@ def test_directions_of_an_entry_are_sampled_apart(tmp_path):
         )
 
     given = corpora.read(tmp_path / "corpora.yaml")
-    prepare_corpora(given, tmp_path / "data", tokenizer_of, sample_pairs=40)
+    options = with_values(sample_pairs=40)
+    prepare_corpora(given, tmp_path / "data", tokenizer_of, options)
     assert len(seen) == 80
     assert len(set(seen)) > 60
 

@@ -7,6 +7,7 @@ from keras_transformer.config import PairEncoding
 from keras_transformer.data import corpora
 from keras_transformer.tokenization.sentence_piece import SentencePieceTokenizer
 from tests.data.word_tokenizer import write_lines
+from tests.preparation_options import with_values
 from tests.small_models import LINES, vocabulary
 
 PREFIX = ">>de<<"
@@ -24,7 +25,9 @@ def prepared(folder, tokenizer, **options):
         for split, size in (("train", 3), ("valid", 1))
     }
     source = data.TextFiles(paths, "en", "de")
-    return data.prepare(source, folder / "data", lambda _: tokenizer, **options)
+    return data.prepare(
+        source, folder / "data", lambda _: tokenizer, with_values(**options)
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", PREFIX])

@@ -10,6 +10,7 @@ from keras_transformer import data, tokenization
 from keras_transformer.data import part_reader
 from keras_transformer.parsing import linearise, symbols
 from keras_transformer.parsing.preparation import (
+    OPTIONS,
     TreeFiles,
     TreeSymbols,
     WeightedTrees,
@@ -17,6 +18,7 @@ from keras_transformer.parsing.preparation import (
 )
 from keras_transformer.treebank import trees
 from tests.data.word_tokenizer import WordTokenizer
+from tests.preparation_options import with_values
 from tests.small_treebank import tree_lines, write_trees
 
 FOX = "(S (NP (DT The) (NN fox)) (VP (VBD slept)))"
@@ -35,9 +37,10 @@ def treebank(folder, options=None, **splits):
     return TreeFiles(banks, **(options or {}))
 
 
-def prepared(folder, options=None, source_options=None, **splits):
+def prepared(folder, options=None, source_options=None, keep_tags=False, **splits):
     source = treebank(folder, source_options, **splits)
-    return prepare(source, folder / "data", WordTokenizer, **(options or {}))
+    options = with_values(OPTIONS, **options or {})
+    return prepare(source, folder / "data", WordTokenizer, options, keep_tags=keep_tags)
 
 
 def decoded(data_dir, split="train"):
@@ -67,7 +70,7 @@ def test_words_become_the_source_and_symbols_the_target(tmp_path):
 
 
 def test_keep_tags_writes_words_as_their_tags(tmp_path):
-    prepared(tmp_path, {"keep_tags": True})
+    prepared(tmp_path, keep_tags=True)
     tree = trees.from_string(FOX)
     assert decoded(tmp_path / "data")[0] == (
         " ".join(tree.words),
@@ -151,7 +154,8 @@ def test_a_weight_is_the_mean_number_of_copies_in_an_epoch(tmp_path):
     counts = {}
     for seed in (5, 5, 7):
         source = TreeFiles(banks, seed=seed)
-        prepare(source, tmp_path / "data", WordTokenizer, overwrite=True)
+        options = with_values(OPTIONS, overwrite=True)
+        prepare(source, tmp_path / "data", WordTokenizer, options)
         found = [words for words, _ in decoded(tmp_path / "data")]
         counts.setdefault(seed, []).append([found.count(f"w{n}") for n in range(100)])
         assert found.count("Dogs bark") == 3
@@ -170,10 +174,10 @@ def test_a_duplicate_is_dropped_and_the_first_tree_keeps_its_weight(tmp_path):
         ],
         "valid": [WeightedTrees(write_trees(tmp_path / "valid", [DOG]))],
     }
-    options = {"drop_duplicates": True}
-    split = prepare(
-        TreeFiles(banks), tmp_path / "data", WordTokenizer, **options
-    ).splits["train"]
+    options = with_values(OPTIONS, drop_duplicates=True)
+    split = prepare(TreeFiles(banks), tmp_path / "data", WordTokenizer, options).splits[
+        "train"
+    ]
     assert (split.pairs_read, split.pairs, split.dropped["duplicate"]) == (4, 5, 2)
 
 

@@ -7,6 +7,7 @@ from keras_transformer import data
 from keras_transformer.config import ModelConfig, PairEncoding
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import vocabulary_extension
+from tests.preparation_options import with_values
 from tests.searchers import load_searcher
 from tests.small_models import LINES, choosing_model, write_run
 
@@ -68,7 +69,7 @@ def test_a_trained_model_gets_placeholders(folder, program_of):
         ),
         folder / "masked",
         lambda texts: tokenizer,
-        placeholders=4,
+        with_values(placeholders=4),
     )
 
 
@@ -124,7 +125,7 @@ def prepare(model_dir, folder, lines, **options):
         data.TextFiles(dict.fromkeys(("train", "valid"), (text, text)), "en", "de"),
         folder / "data",
         lambda texts: model_dir.load_tokenizer(),
-        **options,
+        with_values(**options),
     )
     return folder / "data"
 
