@@ -164,7 +164,8 @@ _GLOSSARY = flags.DEFINE_string(
 _SEED = flags.DEFINE_integer(
     "seed",
     0,
-    "Seed of the sample that the vocabulary is trained on, and of random encodings.",
+    "Seed of the sample that the vocabulary is trained on, and of placeholders. Random "
+    "encodings differ each time.",
     lower_bound=0,
 )
 _OVERWRITE = flags.DEFINE_bool(

@@ -45,7 +45,7 @@ class PairEncoder:
         target: Encodes targets, if their vocabulary is separate.
         encoding: How training pairs are encoded.
         glossary: Terms that placeholders of training pairs stand for, too.
-        seed: Seed of placeholders and random encodings.
+        seed: Seed of placeholders.
     """
 
     def __init__(

@@ -435,7 +435,8 @@ class Tokenizer(tf.Module):
         Args:
             texts: Sources or targets.
             dropout: Probability that BPE leaves out a merge.
-            seed: The same seed gives the same ids; in [0, 2 ** 31).
+            seed: The same seed gives the same ids within a process, in another process
+                others: SentencePiece salts it. In [0, 2 ** 31).
 
         Raises:
             ValueError: If the vocabulary is not one of BPE that was trained here.
