@@ -76,9 +76,8 @@ def _measured() -> dict:
     import keras
 
     from benchmarks.lib import random_models
-    from keras_transformer import hardware
+    from keras_transformer import hardware, tasks
     from keras_transformer.serving import saved_model
-    from keras_transformer.translation import exported_model
 
     # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
@@ -94,7 +93,7 @@ def _measured() -> dict:
         version = saved_model.export(
             translator,
             folder,
-            signatures=[exported_model.SIGNATURE],
+            signatures=[tasks.TRANSLATION.signature],
             description={"device": hardware.device()},
         )
         export_s = time.perf_counter() - began

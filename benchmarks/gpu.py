@@ -298,13 +298,13 @@ def _texts(count: int) -> list[str]:
 
 def _export(translator, folder: str, device: str) -> pathlib.Path:
     """Export a translator for a kind of device; return the folder of the version."""
+    from keras_transformer import tasks
     from keras_transformer.serving import saved_model
-    from keras_transformer.translation import exported_model
 
     return saved_model.export(
         translator,
         folder,
-        signatures=[exported_model.SIGNATURE],
+        signatures=[tasks.TRANSLATION.signature],
         description={"device": device},
     )
 

@@ -55,11 +55,10 @@ def main() -> dict:
     import tensorflow as tf
 
     from benchmarks.lib import random_models
-    from keras_transformer import presets
+    from keras_transformer import presets, tasks
     from keras_transformer.config import DecodingConfig
     from keras_transformer.inference.translator import Translator
     from keras_transformer.serving import saved_model
-    from keras_transformer.translation import exported_model
 
     # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
@@ -88,10 +87,10 @@ def main() -> dict:
         mock.patch.object(Translator, "output_limits", limits),
     ):
         version = saved_model.export(
-            translator, folder, signatures=[exported_model.SIGNATURE]
+            translator, folder, signatures=[tasks.TRANSLATION.signature]
         )
         loaded = tf.saved_model.load(str(version))
-        translate = loaded.signatures[exported_model.SIGNATURE]
+        translate = loaded.signatures[tasks.TRANSLATION.signature]
         seconds = time_alternating(translate, [short, long, [*short, *long]])
     result = {
         "benchmark": "mixed_lengths",

@@ -58,6 +58,8 @@ PARSING = Task(
     "symbols",
     writes_text=False,
 )
+# The symbols that a parser writes, in the folder of its corpus and of its run.
+LABELS_FILE = "labels.json"
 _TASKS = {task.name: task for task in (TRANSLATION, PARSING)}
 NAMES = tuple(_TASKS)
 

@@ -292,7 +292,7 @@ def answers(places):
 def expected(places):
     @functools.cache
     def translation_of(sentence, model):
-        (found,) = saved_model.translate(places(model).saved_model, [sentence])
+        (found,) = open_model(places(model).saved_model).translate([sentence])
         return found.text
 
     return translation_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from keras_transformer import hardware
+from keras_transformer import hardware, tasks
 from keras_transformer.translation import exported_model
 from keras_transformer.translation.program_sizes import COMPILE, Size
 
@@ -40,7 +40,7 @@ def load(
     seconds = 0.0
     if numbers:
         seconds = compile_all(loaded.signatures[COMPILE], numbers)
-    name = exported_model.SIGNATURE
+    name = tasks.TRANSLATION.signature
     return lambda text: loaded.signatures[name](text=text), seconds
 
 

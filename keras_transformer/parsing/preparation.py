@@ -221,7 +221,7 @@ class TreeSymbols:
 
     def save(self, data_dir: pathlib.Path) -> None:
         """Write `labels.json`."""
-        self.vocabulary.save(data_dir / symbols.FILE_NAME)
+        self.vocabulary.save(data_dir / tasks.LABELS_FILE)
 
 
 def prepare(

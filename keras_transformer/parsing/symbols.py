@@ -17,7 +17,6 @@ from keras_transformer import config, json_files
 from keras_transformer.treebank.linearisation import WORD
 
 FORMAT_VERSION = 1
-FILE_NAME = "labels.json"
 _FIRST_ID = config.EOS_ID + 1
 
 

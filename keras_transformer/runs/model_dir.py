@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformer import atomic_files, json_files, tokenization
+from keras_transformer import atomic_files, json_files, tasks, tokenization
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
@@ -50,7 +50,7 @@ class ModelDir:
         self.config_path = self.path / "config.json"
         self.tokenizer_path = self.path / "tokenizer"
         # Vocabulary of tree symbols; only parsers have it.
-        self.labels_path = self.path / "labels.json"
+        self.labels_path = self.path / tasks.LABELS_FILE
         self.model_path = self.path / "model.keras"
         self.log_path = self.path / "logs"
         # Made by bin/make_shortlist.py.

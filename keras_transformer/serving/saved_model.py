@@ -14,22 +14,13 @@ from keras_transformer import atomic_files, json_files, tasks
 from keras_transformer.config import check_choice
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.translator import Translator
-from keras_transformer.parsing.parser import (
-    Parser,
-    parse_in_batches,
-)
+from keras_transformer.parsing.parser import Parser, parse_in_batches
 from keras_transformer.serving import warmup
 from keras_transformer.serving.signatures import ParsingModule, ServingModule
 from keras_transformer.translation import exported_model
-from keras_transformer.translation.batch_sizes import (
-    PARSING_BATCH_SIZE,
-    TRANSLATION_BATCH_SIZE,
-)
-from keras_transformer.translation.exported_model import (
-    DESCRIPTION,
-    SIGNATURE,
-)
-from keras_transformer.translation.pipeline import Translation, translate_in_batches
+from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
+from keras_transformer.translation.exported_model import DESCRIPTION
+from keras_transformer.translation.pipeline import translate_in_batches
 
 # By task: what has the signatures, and for what an export is opened to check it.
 _MODULES = {tasks.TRANSLATION: ServingModule, tasks.PARSING: ParsingModule}
@@ -98,11 +89,11 @@ def export(
     export_dir = pathlib.Path(export_dir)
     described = dict(description or {})
     device = described.get("device")
-    has_programs = device and not _NOT_COMPILED.issuperset(signatures or [SIGNATURE])
+    has_search = not signatures or not _NOT_COMPILED.issuperset(signatures)
     served = searcher.with_prepared_weights(
         has_packed_kernels=has_packed_kernels,
         has_stacks=True,
-        program_sizes=searcher.program_sizes(device) if has_programs else (),
+        program_sizes=searcher.program_sizes(device) if device and has_search else (),
     )
     module = _MODULES[searcher.task](
         served, num_best, described.get("source_language") or ""
@@ -245,14 +236,3 @@ def next_version(export_dir: str | os.PathLike) -> int:
         return 1
     versions = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
     return max(versions, default=0) + 1
-
-
-def translate(
-    saved_model: str | os.PathLike,
-    texts: Sequence[str],
-    batch_size: int = TRANSLATION_BATCH_SIZE,
-) -> list[Translation]:
-    """Translate texts with an exported model: `translate_in_batches`."""
-    return translate_in_batches(
-        texts, batch_size, exported_model.open_export(saved_model).run_batch
-    )

@@ -178,7 +178,7 @@ def load_labels(data_dir: str, config: RunConfig) -> symbols.SymbolVocabulary | 
     """
     if config.labels_hash is None:
         return None
-    labels = symbols.load(f"{data_dir}/{symbols.FILE_NAME}")
+    labels = symbols.load(f"{data_dir}/{tasks.LABELS_FILE}")
     found = {labels.fingerprint, data.read_metadata(data_dir).labels_hash}
     if found != {config.labels_hash}:
         raise ValueError(

@@ -18,20 +18,19 @@ import tensorflow_text  # noqa: F401  registers the operators of the vocabulary
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer import atomic_files
+from keras_transformer import atomic_files, tasks
 from keras_transformer.language_tokens import token_of
 from keras_transformer.translation.compiling_beside import CompilerBeside, compiling
 from keras_transformer.translation.opened_model import ModelFacts, OpenedModel
 from keras_transformer.translation.program_sizes import COMPILE, STATE, Size
 from keras_transformer.translation.sampling import Sampling, sampler
 
-SIGNATURE = "serving_default"
 # The signature of each use, and newer ones of its outputs.
 _SIGNATURES = {
-    "translate": (SIGNATURE, ()),
+    "translate": (tasks.TRANSLATION.signature, ()),
     "align": ("align", ("log_probabilities", "source_words")),
     "sample": ("sample", ()),
-    "parse": ("parse", ()),
+    "parse": (tasks.PARSING.signature, ()),
 }
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
@@ -167,7 +166,7 @@ def compiler_of(loaded: Any, description: Mapping[str, Any]) -> CompilerBeside |
 
 
 def check_signature(
-    saved_model: str | os.PathLike, name: str = SIGNATURE, outputs: Sequence[str] = ()
+    saved_model: str | os.PathLike, name: str, outputs: Sequence[str] = ()
 ) -> None:
     """Raise unless a folder has a model with this signature; loads no weights.
 

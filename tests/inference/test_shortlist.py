@@ -11,6 +11,7 @@ from keras_transformer.config import ModelConfig, PairEncoding
 from keras_transformer.decoding.rules import Hypotheses
 from keras_transformer.inference.shortlist import FORMAT_VERSION, OutputIds, Shortlist
 from keras_transformer.inference.translator import Translator
+from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model
 from keras_transformer.serving.signatures import ServingModule
 from tests.small_models import (
@@ -274,7 +275,7 @@ def test_an_export_gives_the_same(plain_tokenizer, tmp_path, has_packed_kernels)
         has_packed_kernels=has_packed_kernels,
     )
     ours = listed.translate(TEXTS, batch_size=3)
-    theirs = saved_model.translate(version, TEXTS, batch_size=3)
+    theirs = open_model(version).translate(TEXTS, batch_size=3)
     assert [each.text for each in ours] == [each.text for each in theirs]
     plain = translator_of(plain_tokenizer).translate(TEXTS, batch_size=3)
     assert [each.text for each in ours] != [each.text for each in plain]

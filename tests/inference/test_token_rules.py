@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import SamplingOptions
 from keras_transformer.inference.shortlist import Shortlist
+from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model
 from tests.small_models import LINES, make_translator
 
@@ -57,7 +58,7 @@ def test_samples_and_exports_obey(tmp_path):
     assert not {*banned} & samples(bound)
     version = saved_model.export(bound, tmp_path, signatures=["serving_default"])
     wanted = [each.text for each in bound.translate(LINES)]
-    assert [each.text for each in saved_model.translate(version, LINES)] == wanted
+    assert [each.text for each in open_model(version).translate(LINES)] == wanted
     assert wanted != [each.text for each in free.translate(LINES)]
 
 

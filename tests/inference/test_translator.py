@@ -15,6 +15,7 @@ from keras_transformer.config import DecodingConfig, ModelConfig
 from keras_transformer.inference import graph_optimizer, packed_kernels
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model
 from keras_transformer.translation.batching import (
     BATCHES_AT_ONCE,
@@ -422,7 +423,7 @@ def saved(parts, tmp_path_factory):
 def test_the_export_translates_as_the_translator_does(parts, saved):
     assert saved.name == "1"
     ours = make(parts).translate(MIXED, batch_size=2)
-    theirs = saved_model.translate(saved, MIXED, batch_size=3)
+    theirs = open_model(saved).translate(MIXED, batch_size=3)
     assert [t.text for t in theirs] == [t.text for t in ours]
     np.testing.assert_allclose(
         [t.score for t in theirs], [t.score for t in ours], atol=1e-5
@@ -477,12 +478,12 @@ def test_a_failed_export_leaves_nothing(parts, tmp_path, monkeypatch):
 
 def test_what_is_no_export_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"No saved_model.pb in .*VERSION"):
-        saved_model.translate(tmp_path, ["a"])
+        open_model(tmp_path).translate(["a"])
     module = tf.Module()
     module.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([])])
     tf.saved_model.save(module, str(tmp_path / "m"), signatures={"other": module.f})
     with pytest.raises(ValueError, match="must have the signature.*Received: other"):
-        saved_model.translate(tmp_path / "m", ["a"])
+        open_model(tmp_path / "m").translate(["a"])
 
 
 def test_decoding_config_of_the_paper():

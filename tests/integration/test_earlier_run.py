@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.opening import open_model
 from keras_transformer.runs.model_dir import ModelDir
-from keras_transformer.serving import saved_model
 from tests.searchers import load_searcher
 
 EARLIER = pathlib.Path(__file__).parent / "earlier_run"
@@ -67,7 +67,7 @@ def test_an_earlier_run_and_its_export_translate_the_same(folder, expected, of_e
     wanted = expected["translations"]
     sources = [each["source"] for each in wanted]
     if of_export:
-        found = saved_model.translate(folder / "export" / "1", sources)
+        found = open_model(folder / "export" / "1").translate(sources)
     else:
         found = load_searcher(folder / "model").translate(sources)
     assert [each.text for each in found] == [each["translation"] for each in wanted]

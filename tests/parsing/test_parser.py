@@ -415,4 +415,4 @@ def test_a_parser_has_no_nbest_and_no_translation(
         saved_model.export(parser, tmp_path, signatures=["align"])
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="'serving_default'. Received: parse"):
-        saved_model.translate(small_parser_export, ["a"])
+        open_model(small_parser_export).translate(["a"])

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_transformer import data, tokenization
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
+from keras_transformer.opening import open_model
 from keras_transformer.pretrained import huggingface, importing
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.serving import saved_model
@@ -91,7 +92,7 @@ def test_the_export_translates_the_same(published, tmp_path):
     version = saved_model.export(
         translator, tmp_path / "export", signatures=["serving_default"]
     )
-    found = saved_model.translate(version, wanted["texts"])
+    found = open_model(version).translate(wanted["texts"])
     texts = [each.text for each in translator.translate(wanted["texts"])]
     assert [each.text for each in found] == texts
 

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model
 from robustness import kills
 from tests.small_models import LINES, make_translator
@@ -42,4 +43,4 @@ def test_an_incomplete_version_is_detected(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"half")
     with pytest.raises(ValueError, match="saved_model.pb is damaged"):
-        saved_model.translate(tmp_path / "1", LINES)
+        open_model(tmp_path / "1").translate(LINES)

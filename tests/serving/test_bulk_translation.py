@@ -59,7 +59,7 @@ def lines():
 @pytest.fixture(scope="module")
 def translations(saved_model, lines):
     """The translations of `bin/translate.py`."""
-    return saved_model_lib.translate(saved_model, lines)
+    return open_model(saved_model).translate(lines)
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +425,7 @@ def test_a_cluster_finishes_after_a_worker_was_killed(saved_model, lines, tmp_pa
     """1,000 lines on a Dask scheduler and two workers, one killed in the middle."""
     draw = random.Random(7)
     many = [draw.choice(lines) for _ in range(1000)]
-    wanted = saved_model_lib.translate(saved_model, many)
+    wanted = open_model(saved_model).translate(many)
     (tmp_path / "lines").write_text("\n".join(many) + "\n", encoding="utf-8")
     loads, preload = tmp_path / "loads", tmp_path / "count_loads.py"
     preload.write_text(textwrap.dedent(COUNT_LOADS.format(path=str(loads))))

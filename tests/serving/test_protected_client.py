@@ -189,7 +189,7 @@ def test_languages_of_texts_are_not_protected(tmp_path, program_of):
         each.restore(translation.text)
         for each, translation in zip(
             map(kept.protect, texts),
-            saved_model.translate(version, protected),
+            open_model(version).translate(protected),
             strict=True,
         )
     ]

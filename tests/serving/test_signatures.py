@@ -447,7 +447,7 @@ def test_bfloat16_exports_store_each_weight_once_in_half_the_size(tmp_path):
     assert sizes[tf.bfloat16] == translator.model.count_params()
     assert sizes[tf.float32] == 0
     ours = translator.translate(["zwei eins", "Ein Hund"])
-    theirs = saved_model_lib.translate(version, ["zwei eins", "Ein Hund"])
+    theirs = open_model(version).translate(["zwei eins", "Ein Hund"])
     assert [own.text for own in ours] == [other.text for other in theirs]
 
 
