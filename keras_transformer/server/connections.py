@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import threading
@@ -12,6 +11,8 @@ from typing import Any
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from keras_transformer.server.http_json import error_response
 
 # Connections that asyncio accepts before it gives them to a protocol.
 ACCEPTED_AT_ONCE = 64
@@ -105,8 +106,7 @@ class BoundedProtocol(H11Protocol):
 
     def _send_408(self) -> None:
         """Answer a request whose header has not come."""
-        message = {"error": timeout_message(self.receive_seconds)}
-        body = json.dumps(message).encode()
+        body = error_response(408, timeout_message(self.receive_seconds)).body
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

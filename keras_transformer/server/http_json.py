@@ -7,7 +7,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import fastapi
@@ -132,32 +132,26 @@ def _finite(number: str) -> float:
     return value
 
 
+def check_at_most(
+    most: int, noun: str, count: int, what: str, remedy: str = ""
+) -> None:
+    """Raise HTTPException if `what`, which may have `most` of a noun, has more."""
+    if count > most:
+        limit = wording.count(most, noun)
+        message = f"{what} may have {limit}. Received: {count:,}. {remedy}"
+        raise HTTPException(413, message.rstrip())
+
+
 def check_num_texts(count: int, config: ServerConfig) -> None:
     """Raise HTTPException if a request has too many texts."""
-    if count > config.max_texts:
-        limit = wording.count(config.max_texts, "text")
-        raise HTTPException(
-            413, f"A request may have {limit}. Received: {count:,}. Send several."
-        )
+    check_at_most(config.max_texts, "text", count, "A request", "Send several.")
 
 
 def check_length(text: str | bytes, config: ServerConfig) -> None:
     """Raise HTTPException if a text is too long."""
-    if len(text) > config.max_characters:
-        limit = wording.count(config.max_characters, "character")
-        raise HTTPException(
-            413, f"A text may have {limit}. Received: {len(text):,}. Split the text."
-        )
-
-
-def check_total_length(texts: Sequence[str], config: ServerConfig) -> None:
-    """Raise HTTPException if the texts of a request are too long together."""
-    count = sum(map(len, texts))
-    if count > config.max_total_characters:
-        limit = wording.count(config.max_total_characters, "character")
-        raise HTTPException(
-            413, f"All texts together may have {limit}. Received: {count:,}."
-        )
+    check_at_most(
+        config.max_characters, "character", len(text), "A text", "Split the text."
+    )
 
 
 async def unless_client_leaves(request: fastapi.Request, work: Coroutine) -> Any:

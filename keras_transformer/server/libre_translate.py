@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -10,32 +9,20 @@ from typing import Any
 import fastapi
 from starlette.exceptions import HTTPException
 
-from keras_transformer import language_tokens
 from keras_transformer.documents import web_page
-from keras_transformer.documents.protection import (
-    CASES,
-    KINDS,
-    ProtectedText,
-    Protection,
-)
-from keras_transformer.server.batching_queue import BatchingQueue
+from keras_transformer.documents.protection import CASES, KINDS, ProtectedText
 from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
+    check_at_most,
     check_length,
     check_num_texts,
-    check_total_length,
     json_response,
     read_object,
     unless_client_leaves,
     without_surrogates,
 )
-from keras_transformer.server.protected_requests import (
-    FIELDS,
-    ProtectedRequests,
-    ask_model,
-)
-from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.server.text_requests import FIELDS, TextRequests
 from keras_transformer.translation import pipeline
 
 _FIELDS = ("q", "source", "target", "format", "alternatives", *FIELDS)
@@ -111,32 +98,18 @@ class LibreTranslate:
     have the signature `multilingual`, which gives no alternatives.
 
     Args:
-        model: A model with the signature `serving_default`.
-        queue: Runs the model.
-        config: Has the limits of requests.
-        requests: Tells what a request protects.
+        requests: Reads requests and asks the model.
     """
 
-    def __init__(
-        self,
-        model: ServedModel,
-        queue: BatchingQueue,
-        config: ServerConfig,
-        requests: ProtectedRequests,
-    ):
-        self._signatures = model.signatures
-        self._pair = (model.source_language, model.target_language)
-        self._model = model
-        has_signature = "multilingual" in model.signatures
+    def __init__(self, requests: TextRequests):
+        self._requests, self._config = requests, requests.config
+        self._model = model = requests.model
         self._tokens = model.language_tokens
+        has_signature = "multilingual" in model.signatures
         is_multilingual = len(self._tokens) > 1 or (not self._tokens and has_signature)
         self._languages = model.languages if is_multilingual else ()
         # Whether that signature takes the languages.
         self._is_asked = bool(self._languages) and not self._tokens
-        self._max_tokens = model.max_input_length
-        self._queue = queue
-        self._config = config
-        self._requests = requests
 
     def add_routes(self, app: fastapi.FastAPI) -> None:
         """Add the routes to an app."""
@@ -161,7 +134,12 @@ class LibreTranslate:
         if not all(isinstance(text, str) for text in texts):
             raise _invalid("q must be a string or a list of strings")
         check_num_texts(len(texts), self._config)
-        check_total_length(texts, self._config)
+        check_at_most(
+            self._config.max_total_characters,
+            "character",
+            sum(map(len, texts)),
+            "All texts together",
+        )
         texts = [*map(without_surrogates, texts)]
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
@@ -170,30 +148,22 @@ class LibreTranslate:
                 400, f"{text_format!s:.20} format is not supported, only text and html"
             )
         languages = self._checked_languages(given["source"], given["target"])
-        protection = await self._requests.read(given)
-        self._check_alignment(languages, protection)
+        options = await self._requests.options(
+            given, divides=True, format=text_format, language=languages[0]
+        )
+        has_alignment = options.protection.needs_alignment
+        if has_alignment:
+            self._check_alignment(languages)
         if text_format == "html":
             _check_formatting(texts)
-        options = pipeline.Options(
-            protection,
-            self._tokens,
-            divides=True,
-            format=text_format,
-            language=languages[0] or "",
-            limit=self._max_tokens,
-        )
         token = self._model.target_token(languages[1]) if self._languages else ""
-        # In a thread: a long page takes seconds.
-        documents = await asyncio.to_thread(
-            lambda: [pipeline.segment(text, options, token) for text in texts]
+        documents, sentences = await self._requests.segment(
+            texts, options, token, "; see /languages"
         )
-        sentences = [each for document in documents for each in document.texts()]
-        self._check_tokens(sentences)
-        check_num_texts(len(sentences), self._config)
         for sentence in sentences:
             check_length(sentence, self._config)
         ask = functools.partial(
-            self._ask, languages, protection.needs_alignment, num_alternatives > 0
+            self._ask, languages, has_alignment, num_alternatives > 0
         )
         work = pipeline.run_async(pipeline.translate(sentences, options), ask)
         translations = await unless_client_leaves(request, work)
@@ -222,7 +192,8 @@ class LibreTranslate:
 
     async def frontend_settings(self, request: fastapi.Request) -> fastapi.Response:
         """Return what pages made for LibreTranslate ask."""
-        source, target = ({"code": code, "name": code} for code in self._default_pair())
+        pair = self._requests.default_pair(self._languages)
+        source, target = ({"code": code, "name": code} for code in pair)
         return json_response(
             {
                 "apiKeys": False,
@@ -256,37 +227,22 @@ class LibreTranslate:
             )
         return source, target
 
-    def _check_tokens(self, sentences: Sequence[str]) -> None:
-        """Raise HTTPException if a sentence begins with an unknown language token."""
-        for sentence in sentences:
-            if token := language_tokens.unknown(sentence, self._tokens):
-                raise HTTPException(
-                    400, f"{token} is not a language of the model; see /languages"
-                )
-
     def _known_languages(self) -> set[str]:
         """Return the languages that a request may name."""
-        return {self._pair[0], *(self._languages or self._pair[1:])} - {""}
-
-    def _default_pair(self) -> tuple[str, str]:
-        """Return the languages that a page shows at first."""
-        source, target = self._pair
-        if self._languages and target not in self._languages:
-            target = self._languages[0]
-        return source, target
+        source, target = self._requests.pair
+        return {source, *(self._languages or [target])} - {""}
 
     def _targets(self, source: str) -> list[str]:
         """Return the languages that a language can be translated into."""
         # Some multilingual models are not told the source: it may be any.
         if self._languages:
             return [code for code in self._languages if code != source]
-        return [self._pair[1]] if source == self._pair[0] else []
+        own_source, own_target = self._requests.pair
+        return [own_target] if source == own_source else []
 
-    def _check_alignment(
-        self, languages: tuple[str, str], protection: Protection
-    ) -> None:
-        """Raise HTTPException if words must be aligned and are of other languages."""
-        if self._is_asked and protection.needs_alignment and languages != self._pair:
+    def _check_alignment(self, languages: tuple[str, str]) -> None:
+        """Raise HTTPException if words cannot be aligned in these languages."""
+        if self._is_asked and languages != self._requests.pair:
             raise HTTPException(
                 400,
                 f"protect and glossary from {languages[0]} to {languages[1]} need a "
@@ -310,18 +266,18 @@ class LibreTranslate:
             more = {"source_language": source, "target_language": target}
         # Only the best translation has an alignment. The others may be longer than the
         # model reads, and `nbest` does not say so.
-        has_several &= name == "serving_default" and "nbest" in self._signatures
+        has_several &= name == "serving_default" and "nbest" in self._model.signatures
 
         def signature_of(text):
             has_room = has_several and self._surely_fits(text.text)
             return "nbest" if has_room else name
 
-        return await ask_model(self._queue, texts, signature_of, more)
+        return await self._requests.ask(texts, signature_of, more)
 
     def _surely_fits(self, text: str) -> bool:
         """Return whether a text is shorter than the limit with a token per byte."""
-        num_bytes = len(text.encode())
-        return self._max_tokens is None or num_bytes + _EXTRA_TOKENS <= self._max_tokens
+        most = self._model.max_input_length
+        return most is None or len(text.encode()) + _EXTRA_TOKENS <= most
 
 
 async def _read(request: fastapi.Request, config: ServerConfig) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import pathlib
 from collections.abc import Mapping
@@ -15,21 +14,14 @@ from starlette.exceptions import HTTPException
 from keras_transformer import language_tokens
 from keras_transformer.documents.protection import ProtectedText
 from keras_transformer.documents.text import told
-from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
-    check_num_texts,
     json_response,
     read_object,
     unless_client_leaves,
     without_surrogates,
 )
-from keras_transformer.server.protected_requests import (
-    ProtectedRequests,
-    ask_model,
-)
-from keras_transformer.server.served_model import ServedModel
-from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.server.text_requests import TextRequests
 from keras_transformer.translation import pipeline
 from keras_transformer.translation.word_alignment import arguments_of, word_weights
 
@@ -64,28 +56,17 @@ class Page:
     """The page and what it asks.
 
     Args:
-        model: A model with the signature `serving_default`.
-        queue: Runs the model.
-        config: Name of the model and limits.
-        requests: Tells what a request protects.
+        requests: Reads requests and asks the model.
     """
 
-    def __init__(
-        self,
-        model: ServedModel,
-        queue: BatchingQueue,
-        config: ServerConfig,
-        requests: ProtectedRequests,
-    ):
-        self._signatures = tuple(model.signatures)
-        self._pair = (model.source_language, model.target_language)
-        self._model = model
-        self._tokens = model.language_tokens
+    def __init__(self, requests: TextRequests):
+        self._requests, self._model = requests, requests.model
+        self._signatures = tuple(self._model.signatures)
+        self._tokens = self._model.language_tokens
         # Languages that a person may choose; others are those of the signatures.
-        self._targets = model.languages if len(self._tokens) > 1 else ()
-        self._queue = queue
-        self._config = config
-        self._requests = requests
+        self._targets = self._model.languages if len(self._tokens) > 1 else ()
+        # Ends the error of a language token that the model does not have.
+        self._known = f": {', '.join(self._targets)}"
 
     def add_routes(self, app: fastapi.FastAPI) -> None:
         """Add the routes to an app."""
@@ -104,16 +85,14 @@ class Page:
 
     async def settings(self, request: fastapi.Request) -> fastapi.Response:
         """Return what the page must know."""
-        source, target = self._pair
-        if self._targets and target not in self._targets:
-            target = self._targets[0]
+        source, target = self._requests.default_pair(self._targets)
         return json_response(
             {
                 "signatures": self._signatures,
                 "source": source,
                 "target": target,
                 "targets": self._targets,
-                "maxCharacters": self._config.max_characters,
+                "maxCharacters": self._requests.config.max_characters,
                 "canProtect": self._requests.can_protect,
                 "protect": self._requests.default.kinds,
                 "hasTerms": bool(self._requests.default.terms),
@@ -124,16 +103,13 @@ class Page:
         """Translate the sentences of a text, and tell where words come from."""
         given = await read_object(request)
         source, token = self._checked(given, "text"), self._token(given)
-        options = await self._options(given, divides=True)
-        # In a thread: a long text takes a while.
-        document = await asyncio.to_thread(pipeline.segment, source, options, token)
-        texts = document.texts()
-        for sentence in texts:
-            self._check_token(sentence)
-        check_num_texts(len(texts), self._config)
+        options = await self._requests.options(given, divides=True)
+        (document,), texts = await self._requests.segment(
+            [source], options, token, self._known
+        )
         name = "align" if "align" in self._signatures else "serving_default"
         ask = functools.partial(
-            ask_model, self._queue, signature_of=lambda text: name, read=self._answer
+            self._requests.ask, signature_of=lambda text: name, read=self._answer
         )
         work = pipeline.run_async(pipeline.in_parts(texts, options), ask)
         found = await unless_client_leaves(request, work)
@@ -155,9 +131,7 @@ class Page:
     async def alternatives(self, request: fastapi.Request) -> fastapi.Response:
         """Return translations of a sentence, best first."""
         sentence, options, _ = await self._read_sentence(request)
-        ask = functools.partial(
-            ask_model, self._queue, signature_of=lambda text: "nbest"
-        )
+        ask = functools.partial(self._requests.ask, signature_of=lambda text: "nbest")
         work = pipeline.run_async(pipeline.translate([sentence], options), ask)
         (found,) = await unless_client_leaves(request, work)
         texts = [each.text for each in found.nbest if each.text]
@@ -180,30 +154,18 @@ class Page:
                         "placeholder",
                     )
             more = {"prefix": protected.hide(prefix).encode()}
-            return await ask_model(self._queue, texts, lambda text: "prefix", more)
+            return await self._requests.ask(texts, lambda text: "prefix", more)
 
         work = pipeline.run_async(pipeline.translate([sentence], options), ask)
         (found,) = await unless_client_leaves(request, work)
         return json_response({"translation": found.text})
-
-    async def _options(
-        self, given: Mapping[str, Any], divides: bool = False
-    ) -> pipeline.Options:
-        """Return how to translate the texts of a request."""
-        return pipeline.Options(
-            await self._requests.read(given),
-            self._tokens,
-            divides,
-            language=self._pair[0] or "",
-            limit=self._model.max_input_length,
-        )
 
     def _checked(self, given: Mapping[str, Any], name: str) -> str:
         """Return a field of a request if it is a text of allowed length."""
         value = given.get(name)
         if not isinstance(value, str):
             raise HTTPException(400, f"{name} must be a string")
-        check_length(value, self._config)
+        check_length(value, self._requests.config)
         return without_surrogates(value)
 
     async def _read_sentence(
@@ -212,14 +174,14 @@ class Page:
         """Return a sentence, how to translate it, and all fields of the request."""
         given = await read_object(request)
         sentence = self._checked(given, "text")
-        options = await self._options(given)
+        options = await self._requests.options(given)
         if options.protection.needs_alignment:
             raise HTTPException(
                 400,
                 "Other translations with protect or glossary need a model with "
                 "placeholders",
             )
-        self._check_token(sentence)
+        self._requests.check_tokens([sentence], self._known)
         (sentence,) = told([sentence], [self._token(given)])
         return sentence, options, given
 
@@ -227,22 +189,14 @@ class Page:
         """Return the token of the language that a request wants, "" for none."""
         if not self._targets:
             return ""
-        target = given.get("target") or self._pair[1]
+        target = given.get("target") or self._model.target_language
         if target not in self._targets:
             raise HTTPException(
                 400,
                 f"target must be one of {', '.join(self._targets)}. Received: "
                 f"{target!r:.40}",
             )
-        return language_tokens.token_of(target)
-
-    def _check_token(self, sentence: str) -> None:
-        """Raise HTTPException if a sentence begins with an unknown language token."""
-        if token := language_tokens.unknown(sentence, self._tokens):
-            raise HTTPException(
-                400,
-                f"{token} is not a language of the model: {', '.join(self._targets)}",
-            )
+        return self._model.target_token(target)
 
     def _answer(self, protected: ProtectedText, outputs: Mapping[str, Any]) -> _Answer:
         """Return an answer, and the words of a sentence and where they come from."""

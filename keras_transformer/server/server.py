@@ -32,9 +32,9 @@ from keras_transformer.server.http_json import error_response
 from keras_transformer.server.libre_translate import LibreTranslate
 from keras_transformer.server.metrics import Metrics
 from keras_transformer.server.page_routes import Page
-from keras_transformer.server.protected_requests import ProtectedRequests
 from keras_transformer.server.served_model import ServedModel
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.server.text_requests import TextRequests
 from keras_transformer.server.tf_serving_rest import TfServingRest
 
 
@@ -53,7 +53,8 @@ def make_app(
         ValueError: If the model cannot protect it.
     """
     is_translator = "serving_default" in model.signatures
-    if not (protection is None or protection.is_empty or is_translator):
+    protection = protection or Protection()
+    if not (protection.is_empty or is_translator):
         raise ValueError(
             "--protect and --glossary need a model with the signature serving_default."
         )
@@ -82,9 +83,9 @@ def make_app(
     )
     TfServingRest(model, queue, config).add_routes(app)
     if is_translator:
-        requests = ProtectedRequests(model, config, protection or Protection())
-        LibreTranslate(model, queue, config, requests).add_routes(app)
-        Page(model, queue, config, requests).add_routes(app)
+        requests = TextRequests(model, queue, config, protection)
+        LibreTranslate(requests).add_routes(app)
+        Page(requests).add_routes(app)
     for path in ("/metrics", "/monitoring/prometheus/metrics"):
         app.add_api_route(path, lambda: _metrics_response(metrics))
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -13,7 +13,7 @@ import fastapi
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from keras_transformer import language_tokens, wording
+from keras_transformer import language_tokens
 from keras_transformer.server.batching_queue import BatchingQueue
 from keras_transformer.server.http_json import (
     check_length,
@@ -24,9 +24,8 @@ from keras_transformer.server.http_json import (
 )
 from keras_transformer.server.served_model import ServedModel, Signature, TensorInfo
 from keras_transformer.server.server_config import ServerConfig
+from keras_transformer.wording import shown, unequal_inputs
 
-# Characters of a wrong value that an error shows.
-_SHOWN = 60
 _EXAMPLE = {"inputs": {"text": ["A dog runs."]}}
 # Values that an output with two lengths, such as attention, may have in an answer as
 # far as its texts tell, and those that an answer may have: 0.2 GB of JSON.
@@ -107,7 +106,7 @@ class TfServingRest:
         if not isinstance(name, str) or name not in self._model.signatures:
             known = ", ".join(self._model.signatures)
             raise HTTPException(
-                400, f"Serving signature {_shown(name)} not found; there are {known}"
+                400, f"Serving signature {shown(name)} not found; there are {known}"
             )
         signature = self._model.signatures[name]
         if ("inputs" in body) == ("instances" in body):
@@ -203,7 +202,7 @@ class TfServingRest:
                 raise HTTPException(
                     400,
                     f'Each item of "instances" must be an object with {expected}. '
-                    f"Received: {_shown(row)}",
+                    f"Received: {shown(row)}",
                 )
         columns = {name: [row[name] for row in rows] for name in signature.inputs}
         return self._columns(signature, columns)
@@ -216,18 +215,18 @@ class TfServingRest:
             received = list(columns) if isinstance(columns, dict) else columns
             expected = ", ".join(signature.inputs)
             raise HTTPException(
-                400, f"The inputs must be {expected}. Received: {_shown(received)}"
+                400, f"The inputs must be {expected}. Received: {shown(received)}"
             )
         for name, values in columns.items():
             if not isinstance(values, list):
                 raise HTTPException(
                     400,
                     f"Input {name} must be a list with one item per text. Received: "
-                    f"{_shown(values)}",
+                    f"{shown(values)}",
                 )
         sizes = {name: len(values) for name, values in columns.items()}
         if len(set(sizes.values())) > 1:
-            raise HTTPException(400, wording.unequal_inputs(sizes))
+            raise HTTPException(400, unequal_inputs(sizes))
         check_num_texts(max(sizes.values()), self._config)
         return {
             name: [self._value(name, info, item) for item in columns[name]]
@@ -256,7 +255,7 @@ class TfServingRest:
         raise HTTPException(
             400,
             f"Each item of input {name} must be of type {info.dtype}. Received: "
-            f"{_shown(item)}",
+            f"{shown(item)}",
         )
 
 
@@ -275,11 +274,6 @@ def _decode(text: Any) -> bytes | None:
 def _unnamed(outputs: Mapping[str, Any]) -> Any:
     """Return a single output without its name, as TF Serving does."""
     return next(iter(outputs.values())) if len(outputs) == 1 else dict(outputs)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _described(infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
