@@ -7,7 +7,6 @@ and in how tokens become text.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -170,7 +169,7 @@ class SequenceGenerator(tf.Module):
         forced_prefix: tf.Tensor | None = None,
         rule_inputs: Mapping[str, tf.Tensor] | None = None,
         ids: OutputIds | None = None,
-        **options: Any,
+        num_best: int | tf.Tensor = 1,
     ) -> BeamSearchResult:
         """Search for the best outputs with the settings of `decoding`.
 
@@ -180,7 +179,7 @@ class SequenceGenerator(tf.Module):
             forced_prefix: Same as in `beam_search`.
             rule_inputs: What rules read beside `rule_inputs()`, each `[batch, ...]`.
             ids: The ids to choose from; None: all.
-            **options: Same as in `beam_search`.
+            num_best: Same as in `beam_search`.
         """
         batch = tf.shape(limits)[0]
         ids = ids or OutputIds(self.model.config)
@@ -189,24 +188,25 @@ class SequenceGenerator(tf.Module):
         known = self.rule_inputs(source_tokens, forced_prefix)
         known.update(rule_inputs or {})
 
-        def search(tokens, limits, rows):
+        def decode(tokens, limits, rows):
             known, prefix = rows
-            return self._beam_search(
-                self.step_function(ids),
-                ids,
-                tokens,
-                known,
-                max_lengths=limits,
-                max_steps=longest(limits),
-                forced_prefix=prefix,
-                steps_at_once=STEPS_AT_ONCE,
-                **options,
-            )
 
-        def search_compiled(tokens, limits, rows):
-            otherwise = functools.partial(search, tokens, limits, rows)
-            num_best = options.get("num_best", 1)
-            return self.programs.search(tokens, limits, rows[1], num_best, otherwise)
+            def search():
+                return self._beam_search(
+                    self.step_function(ids),
+                    ids,
+                    tokens,
+                    known,
+                    max_lengths=limits,
+                    max_steps=longest(limits),
+                    forced_prefix=prefix,
+                    steps_at_once=STEPS_AT_ONCE,
+                    num_best=num_best,
+                )
+
+            if self.programs is None:
+                return search()
+            return self.programs.search(tokens, limits, prefix, num_best, search)
 
         empty = no_hypotheses(
             batch,
@@ -215,7 +215,6 @@ class SequenceGenerator(tf.Module):
             ids.special_ids["pad_id"],
         )
         rows = (known, ids.of_search(forced_prefix))
-        decode = search_compiled if self.programs else search
         found = self.in_length_groups(source_tokens, limits, rows, decode, empty)
         return found._replace(tokens=ids.of_model(found.tokens))
 

@@ -116,8 +116,7 @@ class Translator(SequenceGenerator):
     )
     def _translate_batch(self, text):
         tokens, truncated = self.source_tokens(text)
-        result = self.search(tokens, num_best=self.num_best)
-        return self.to_text(tokens, truncated, result, self.num_best)
+        return self.search_texts(tokens, truncated, num_best=self.num_best)
 
     def align_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translate a batch and tell where each piece comes from, in the graph.
@@ -164,7 +163,7 @@ class Translator(SequenceGenerator):
         log_probs = self.ensemble.token_log_probs(outputs, target)
         is_predicted = tf.range(most) >= self.unscored_steps
         return {
-            **self.to_text(source, truncated, result, 1),
+            **self._to_text(source, truncated, result, 1),
             "source_pieces": self.tokenizer.pieces(source),
             "source_words": self._source_words(text, source),
             "target_pieces": self.tokenizer.target_pieces(target),
@@ -209,27 +208,31 @@ class Translator(SequenceGenerator):
         forced = prefix[:, : self.decoding.max_input_length].to_tensor(
             self.model.config.pad_id
         )
-        result = self.search(tokens, forced, self.num_best)
-        return self.to_text(tokens, truncated, result, self.num_best)
+        return self.search_texts(tokens, truncated, forced, self.num_best)
 
-    def to_text(
+    def search_texts(
         self,
         tokens: tf.Tensor,
         truncated: tf.Tensor,
-        result: BeamSearchResult,
-        num_best: int,
+        forced_prefix: tf.Tensor | None = None,
+        num_best: int = 1,
     ) -> dict[str, tf.Tensor]:
-        """Detokenize the outputs of a search.
+        """Search the best translations of tokenized sources, in the graph.
 
         Args:
             tokens: int32 `[batch, source_length]`, from `source_tokens`.
             truncated: bool `[batch]`, from `source_tokens`.
-            result: From `search`.
+            forced_prefix: Same as in `search`.
             num_best: Hypotheses to return for each source.
 
         Returns:
             Same as `translate_batch`.
         """
+        result = self.search(tokens, forced_prefix, num_best)
+        return self._to_text(tokens, truncated, result, num_best)
+
+    def _to_text(self, tokens, truncated, result, num_best) -> dict[str, tf.Tensor]:
+        """Detokenize the result of a search; see `search_texts`."""
         best = result.tokens[:, :num_best]
         batch, length = tf.shape(best)[0], tf.shape(best)[2]
         flat = tf.reshape(best, (batch * num_best, length))

@@ -52,7 +52,7 @@ def _open_parser(model_dir, config, use, sampling, options) -> OpenedModel:
         source_language=config.source_language,
         target_language=config.target_language,
         max_input_length=parser.decoding.max_input_length,
-        run_batch=lambda text: parser.parse_batch(text),
+        run_batch=parser.parse_batch,
         signatures=_concrete(ParsingModule(parser)) if use == "serve" else {},
         searcher=parser,
     )
@@ -68,12 +68,10 @@ def _open_translator(model_dir, config, use, sampling, options) -> OpenedModel:
     tokenizer = translator.tokenizer
     source_language = options.get("languages", (None,))[0] or config.source_language
     is_aligned = use == "align" or (use == "protect" and not tokenizer.placeholders)
-    # A bound tf.function does not keep its object alive; a lambda does.
-    run_batch = lambda text: translator.translate_batch(text)  # noqa: E731
-    if is_aligned:
-        run_batch = lambda text: translator.align_batch(text)  # noqa: E731
+    run_batch = translator.align_batch if is_aligned else translator.translate_batch
     module = ServingModule(translator, source_language=source_language)
     if use == "sample":
+        # A bound tf.function does not keep its object alive; a lambda does.
         run_batch = sampler(lambda **inputs: module.sample(**inputs), sampling)
     return OpenedModel(
         source_language=source_language,

@@ -103,8 +103,7 @@ class ServingModule(tf.Module):
         """
         translator = self.translator
         tokens, truncated = translator.source_tokens(text)
-        found = translator.search(tokens, num_best=self.num_best)
-        result = translator.to_text(tokens, truncated, found, self.num_best)
+        result = translator.search_texts(tokens, truncated, num_best=self.num_best)
         return {name: result[name] for name in ("translations", "scores")}
 
     @tf.function(
@@ -310,10 +309,8 @@ class ServingModule(tf.Module):
         tokens, truncated = translator.source_tokens(tf.where(is_known, text, ""))
         # The first token of a source is its language.
         tokens = tf.concat([tf.maximum(source, 0)[:, None], tokens[:, 1:]], axis=1)
-        found = translator.search(tokens, tf.maximum(target, 0)[:, None])
-        best = _best(translator.to_text(tokens, truncated, found, 1))
-        score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
-        return {**best, "score": score}
+        prefix = tf.maximum(target, 0)[:, None]
+        return self._between(is_known, tokens, truncated, prefix)
 
     def _into(self, language: tf.Tensor, text: tf.Tensor) -> Tensors:
         """Translate with a model that is told the target language by the source."""
@@ -323,8 +320,11 @@ class ServingModule(tf.Module):
         tokens, truncated = translator.source_tokens(
             tf.where(is_known, text, ""), prefix_ids=ids
         )
-        found = translator.search(tokens)
-        best = _best(translator.to_text(tokens, truncated, found, 1))
+        return self._between(is_known, tokens, truncated)
+
+    def _between(self, is_known, tokens, truncated, forced_prefix=None) -> Tensors:
+        """Translate tokenized texts whose languages are known, or not."""
+        best = _best(self.translator.search_texts(tokens, truncated, forced_prefix))
         score = tf.where(is_known, best["score"], decoding.NEGATIVE_INFINITY)
         return {**best, "score": score}
 

@@ -22,15 +22,15 @@ from keras_transformer.translation.program_sizes import COMPILE, Size
 # Path in the folder of a version, as defined by TF Serving.
 FILE = pathlib.PurePath("assets.extra") / "tf_serving_warmup_requests"
 _BATCH_SIZES = (1, 8)
+_LONGEST = 128  # tokens of a source
 
 
 def write_warmup_requests(
     saved_model: str | os.PathLike,
     searcher: SequenceGenerator,
     signatures: Sequence[str],
-    programs: Sequence[Size] = (),
-    longest: int = 128,
-) -> int:
+    programs: Sequence[Size],
+) -> None:
     """Write the warmup requests into an exported model.
 
     Args:
@@ -38,10 +38,6 @@ def write_warmup_requests(
         searcher: The exported translator or parser.
         signatures: Names of the exported signatures.
         programs: The sizes of its programs.
-        longest: Tokens of the longest source.
-
-    Returns:
-        The number of requests.
 
     Raises:
         ModuleNotFoundError: If the extra `serving` is not installed.
@@ -50,17 +46,14 @@ def write_warmup_requests(
 
     path = pathlib.Path(saved_model) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    count = 0
     with tf.io.TFRecordWriter(str(path)) as writer:
         for request in (
             *compile_requests(programs),
-            *warmup_requests(searcher, signatures, longest),
+            *warmup_requests(searcher, signatures),
         ):
             log = prediction_log_pb2.PredictionLog()
             log.predict_log.request.CopyFrom(request)
             writer.write(log.SerializeToString())
-            count += 1
-    return count
 
 
 def compile_requests(programs: Sequence[Size]) -> Iterator[Any]:
@@ -71,13 +64,13 @@ def compile_requests(programs: Sequence[Size]) -> Iterator[Any]:
 
 
 def warmup_requests(
-    searcher: SequenceGenerator, signatures: Sequence[str], longest: int
+    searcher: SequenceGenerator, signatures: Sequence[str]
 ) -> Iterator[Any]:
     """Yield a `PredictRequest` for each signature, length and batch size."""
     draw = np.random.default_rng(0)
     size = searcher.model.config.vocab_size
     language = next(iter(searcher.tokenizer.languages), "")
-    longest = min(longest, searcher.decoding.max_input_length)
+    longest = min(_LONGEST, searcher.decoding.max_input_length)
     lengths = [2**power for power in range(longest.bit_length()) if 2**power <= longest]
     for signature in signatures:
         for batch_size in _BATCH_SIZES:

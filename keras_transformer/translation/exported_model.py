@@ -55,16 +55,6 @@ def read_description(saved_model: str | os.PathLike) -> dict[str, Any]:
     raise ValueError(f"{path} is damaged: export the model again.")
 
 
-def language_tokens(description: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a text of an exported model may begin with to tell its language.
-
-    Args:
-        description: From `read_description`; earlier releases wrote languages alone.
-    """
-    tokens = map(token_of, description.get("languages", ()))
-    return tuple(description.get("language_tokens", tokens))
-
-
 def read_facts(saved_model: str | os.PathLike) -> ModelFacts:
     """Return what to know of an exported model, from its description.
 
@@ -78,12 +68,14 @@ def _facts(saved_model, description) -> ModelFacts:
     """Same as `read_facts`, with the description."""
     name = pathlib.Path(saved_model).resolve().name
     default = description.get("default_language")
-    tokens = language_tokens(description)
+    languages = tuple(description.get("languages", ()))
+    # Earlier releases wrote languages alone.
+    tokens = tuple(description.get("language_tokens", map(token_of, languages)))
     return ModelFacts(
         version=int(name) if name.isdecimal() else 1,
         source_language=description.get("source_language") or "",
         target_language=default or description.get("target_language") or "",
-        languages=tuple(description.get("languages", ())),
+        languages=languages,
         language_tokens=tokens,
         markers=(*tokens, *description.get("markers", ())),
         default_language=default,

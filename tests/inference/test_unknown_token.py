@@ -41,8 +41,8 @@ def searched(translator):
     """Return all hypotheses as text."""
     tokens, truncated = translator.source_tokens(tf.constant(TEXTS))
     num_best = translator.decoding.beam_size
-    found = translator.search(tokens, num_best=num_best)
-    return translator.to_text(tokens, truncated, found, num_best)["translations"]
+    found = translator.search_texts(tokens, truncated, num_best=num_best)
+    return found["translations"]
 
 
 def exported(translator, folder):
