@@ -147,8 +147,6 @@ def _rows(variable: keras.Variable, listed: tf.Tensor | None = None) -> tf.Tenso
 class PreparedWeights(tf.Module):
     """The result of `prepare` as variables, shared by searches and saved in exports.
 
-    Use only when weights are final: later changes silently mix old and new weights.
-
     Args:
         model: A built model.
         with_output: Same as in `prepare`.
@@ -178,7 +176,7 @@ class StackedLayers(tf.Module):
     """The weights of a model's layers, each kind stacked in one variable.
 
     Every function of a graph lists the variables it reads and loading visits each
-    entry, so fewer variables load faster. Use only when weights are final.
+    entry, so fewer variables load faster.
 
     Args:
         model: A built model.

@@ -10,7 +10,6 @@ so loops read the weights of all layers as one tensor per kind.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +41,7 @@ def call_nth_layer(
 
     @trace_once
     def run_first(weights, *inputs):
-        with with_weights(variables(first), weights):
+        with keras.StatelessScope(list(zip(variables(first), weights, strict=True))):
             return run(first, *inputs)
 
     return lambda number, *inputs: run_first(values(variables(layers[number])), *inputs)
@@ -70,10 +69,3 @@ def unstacked(nest: Any, count: int) -> list[Any]:
 def values(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
     """Read variables in their own dtype, without autocast in a layer's call."""
     return [tf.convert_to_tensor(variable.value) for variable in variables]
-
-
-def with_weights(
-    variables: Sequence[keras.Variable], weights: Sequence[tf.Tensor]
-) -> contextlib.AbstractContextManager:
-    """Return a context in which variables have the given values."""
-    return keras.StatelessScope(list(zip(variables, weights, strict=True)))
