@@ -379,13 +379,13 @@ COUNT_LOADS = """
     import os
     from keras_transformer.translation import exported_model as exported
 
-    def load(*arguments, load=getattr(exported, "uncounted", exported.load)):
+    def load(*arguments, load=getattr(exported, "uncounted", exported.open_export)):
         with open({path!r}, "a") as file:
             file.write(f"{{os.getpid()}}\\n")
         return load(*arguments)
 
     exported.uncounted = load.__kwdefaults__["load"]
-    exported.load = load
+    exported.open_export = load
 """
 
 
