@@ -63,6 +63,7 @@ from keras_transformer.cli.ensemble_flags import ENSEMBLE
 from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
 from keras_transformer.cli.shortlist_flags import SHORTLIST
+from keras_transformer.documents import FORMATS
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -73,7 +74,7 @@ _SAVED_MODEL = flags.DEFINE_string(
 _FORMAT = flags.DEFINE_enum(
     "format",
     "lines",
-    ["lines", "text", "html"],
+    ["lines", *FORMATS],
     "lines: one sentence a line. text: paragraphs; line breaks, spaces and bullets "
     "stay. html: the text of a page; its tags stay.",
 )

@@ -5,3 +5,6 @@ were; `web_page`, which needs the extra `documents`, does it with pages. Both im
 TensorFlow. `graph_text` does the same within a graph, for exports. Where sentences end
 stands in `sentence_rules`.
 """
+
+# Formats of documents.
+FORMATS = ("text", "html")

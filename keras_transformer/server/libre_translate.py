@@ -9,7 +9,7 @@ from typing import Any
 import fastapi
 from starlette.exceptions import HTTPException
 
-from keras_transformer.documents import web_page
+from keras_transformer.documents import FORMATS, web_page
 from keras_transformer.documents.protection import CASES, KINDS, ProtectedText
 from keras_transformer.server.form_bodies import read_fields
 from keras_transformer.server.http_json import (
@@ -59,7 +59,7 @@ def _content(glossary: dict[str, Any]) -> dict[str, Any]:
         },
         "source": {"type": "string"},
         "target": {"type": "string"},
-        "format": {"type": "string", "enum": ["text", "html"]},
+        "format": {"type": "string", "enum": [*FORMATS]},
         "alternatives": {"type": "integer"},
         "protect": {
             "oneOf": [
@@ -143,9 +143,11 @@ class LibreTranslate:
         texts = [*map(without_surrogates, texts)]
         num_alternatives = _number(given["alternatives"])
         text_format = given["format"] or "text"
-        if not isinstance(text_format, str) or text_format not in pipeline.FORMATS:
+        if not isinstance(text_format, str) or text_format not in FORMATS:
             raise HTTPException(
-                400, f"{text_format!s:.20} format is not supported, only text and html"
+                400,
+                f"{text_format!s:.20} format is not supported, only "
+                f"{' and '.join(FORMATS)}",
             )
         languages = self._checked_languages(given["source"], given["target"])
         options = await self._requests.options(

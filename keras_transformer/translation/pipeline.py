@@ -35,8 +35,6 @@ from keras_transformer.documents.protection import ProtectedText, Protection
 from keras_transformer.translation.batching import in_batches
 from keras_transformer.translation.word_alignment import arguments_of, word_alignment
 
-FORMATS = ("text", "html")
-
 # Times in a row from which on a phrase is a loop, and words of the longest phrase.
 _LOOP = 4
 _LONGEST_PHRASE = 8
@@ -123,7 +121,7 @@ class Options:
     tokens: tuple[str, ...] = ()
     # Whether texts that the model cuts are translated in parts.
     divides: bool = False
-    # Of documents: "text" or "html", the code of their language (the rules for
+    # For documents: one of `documents.FORMATS`, the code of the language (the rules for
     # sentences; "": unknown), and the most tokens that the model reads; None: unknown.
     format: str = "text"
     language: str = ""
