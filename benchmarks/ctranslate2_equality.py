@@ -21,18 +21,18 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _REFERENCE = flags.DEFINE_string("reference", None, "Its translations.")
 _BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Beam size of both.")
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 
 def main() -> dict:
     """Translate with both and print the comparison."""
-    programs.check_given(MODEL_DIR, _INPUT, _REFERENCE)
+    programs.check_given(_MODEL.model_dir, _INPUT, _REFERENCE)
     startup.import_tensorflow()
 
     from keras_transformer import bleu_metric, text_files
@@ -40,9 +40,9 @@ def main() -> dict:
     from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter
 
-    config = ModelDir(MODEL_DIR.value).read_config()
+    config = ModelDir(_MODEL.model_dir.value).read_config()
     metric = bleu_metric.metric(config.target_language)
-    translator = model_flags.load_translator(
+    translator = _MODEL.load_translator(
         precision="float32", beam_size=_BEAM_SIZE.value, length_penalty_alpha=0.0
     )
     sources = text_files.read_lines(_INPUT.value)

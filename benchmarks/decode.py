@@ -25,7 +25,13 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import fixed_lengths, measure
-from keras_transformer.cli import preset_flags, programs, search_flags, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import (
+    define_overrides,
+    define_search,
+    override,
+    overrides,
+)
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -47,11 +53,11 @@ _SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and texts.", lower_boun
 _CHECK_SCORES = flags.DEFINE_bool(
     "check_scores", True, "Compare the scores with those of a teacher-forced pass."
 )
-_MODEL_FLAGS = preset_flags.define(
+_MODEL_FLAGS = define_overrides(
     ModelConfig,
     leave_out=("target_vocab_size", "pad_id", "bos_id", "eos_id"),
 )
-flags.adopt_module_key_flags(search_flags)
+_SEARCH = define_search()
 
 # Largest difference in float32; scores are about 100. A GPU multiplies in TF32.
 SCORE_TOLERANCE, TF32_TOLERANCE = 1e-3, 1e-2
@@ -69,9 +75,9 @@ def main() -> dict:
 def _measured() -> dict:
     """Export, load, time, check and print."""
     preset = fixed_lengths.preset_of(
-        _PRESET.value, _SOURCE_LENGTH.value, _STEPS.value, **search_flags.given()
+        _PRESET.value, _SOURCE_LENGTH.value, _STEPS.value, **overrides(_SEARCH)
     )
-    model_config = preset_flags.override(preset.model, _MODEL_FLAGS)
+    model_config = override(preset.model, _MODEL_FLAGS)
     decoding = preset.decoding
     import keras
 

@@ -48,8 +48,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import fixed_lengths, measure
 from keras_transformer import presets
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
 _BATCH_SIZES = flags.DEFINE_list("batch_sizes", ["1", "32", "128", "512"], "Sentences.")
@@ -78,7 +78,7 @@ _TRAIN_SHAPES = flags.DEFINE_list(
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", 20, "Steps timed at once, three times.", lower_bound=1
 )
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 _SOURCE_LENGTH, _STEPS = 30, 40
 # Of the file: mean and deviation of the logarithms of the number of words, for captions
@@ -366,12 +366,12 @@ def devices() -> None:
     from keras_transformer import text_files
 
     precision = _PRECISIONS.value[0]
-    if MODEL_DIR.value is None:
+    if _MODEL.model_dir.value is None:
         translator = _copying_translator(precision)
         texts = _texts(min(_LINES.value, _LINES_OF_DEVICES))
     else:
         programs.check_given(_INPUT)
-        translator = model_flags.load_translator(precision=precision)
+        translator = _MODEL.load_translator(precision=precision)
         texts = text_files.read_lines(_INPUT.value)[:_LINES_OF_DEVICES]
     for device in ("cpu", "gpu"):
         with tempfile.TemporaryDirectory() as folder:

@@ -25,8 +25,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import marked_lines, measure
 from keras_transformer import text_files
-from keras_transformer.cli import model_flags, programs
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli import programs
+from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.documents import protection
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -37,12 +37,12 @@ _GLOSSARY = flags.DEFINE_string(
     "Terms to put in, as bin/translate.py --glossary reads them; English to German.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the spans.")
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 
 def main() -> dict:
     """Translate with and without protection, and print the counts."""
-    programs.check_given(MODEL_DIR, _INPUT)
+    programs.check_given(_MODEL.model_dir, _INPUT)
     terms = {
         term.source: term.target or term.source
         for term in protection.read_glossary(_GLOSSARY.value)
@@ -72,9 +72,9 @@ def _translate(texts, options):
     with tempfile.TemporaryDirectory() as name:
         source, target = pathlib.Path(name) / "source", pathlib.Path(name) / "target"
         text_files.write_lines(source, texts)
-        model = [f"--model_dir={MODEL_DIR.value}", f"--input={source}"]
-        if CHECKPOINT.value is not None:
-            model.append(f"--checkpoint={CHECKPOINT.value}")
+        model = [f"--model_dir={_MODEL.model_dir.value}", f"--input={source}"]
+        if _MODEL.checkpoint.value is not None:
+            model.append(f"--checkpoint={_MODEL.checkpoint.value}")
         subprocess.run(
             [sys.executable, _ROOT / "bin/translate.py", *model, *options]
             + [f"--output={target}"],

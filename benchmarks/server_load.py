@@ -29,8 +29,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 from benchmarks.lib import latencies, measure
 from benchmarks.lib.served_program import served, translated
 from keras_transformer import text_files
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _TEXTS = flags.DEFINE_integer("texts", 500, "Lines to send.", lower_bound=1)
@@ -39,7 +39,7 @@ _SECONDS = flags.DEFINE_integer("seconds", 120, "Length of the load.", lower_bou
 _SERVER = flags.DEFINE_string(
     "server", "", "Flags of export/serve.py for the first load, in one string."
 )
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # A server that is overloaded by more users than this.
@@ -51,13 +51,13 @@ _PATIENCE_SECONDS = 120.0
 
 def main() -> list[dict]:
     """Run the loads and print."""
-    programs.check_given(MODEL_DIR, _INPUT)
+    programs.check_given(_MODEL.model_dir, _INPUT)
     with programs.needing("load", "benchmarks/server_load.py"):
         _check_locust()
     startup.import_tensorflow()
     environment = measure.environment("float32")
     texts = text_files.read_lines(_INPUT.value)[: _TEXTS.value]
-    results, model = [], f"--model_dir={MODEL_DIR.value}"
+    results, model = [], f"--model_dir={_MODEL.model_dir.value}"
     with tempfile.TemporaryDirectory() as name:
         expected = pathlib.Path(name) / "expected.json"
         with served(model, *_SERVER.value.split()) as (server, address):

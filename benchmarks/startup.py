@@ -22,7 +22,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import fixed_lengths, measure, program_starts
-from keras_transformer.cli import preset_flags, programs, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import define_overrides, override
 from keras_transformer.config import ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
@@ -40,7 +41,7 @@ _REPEATS = flags.DEFINE_integer(
 )
 _TIMED = flags.DEFINE_list("timed", list(program_starts.TIMED), "Programs to time.")
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and sentence.", lower_bound=0)
-_MODEL_FLAGS = preset_flags.define(
+_MODEL_FLAGS = define_overrides(
     ModelConfig,
     leave_out=("target_vocab_size", "pad_id", "bos_id", "eos_id"),
 )
@@ -49,9 +50,7 @@ _MODEL_FLAGS = preset_flags.define(
 def main() -> dict:
     """Make the models, start the programs, and print."""
     preset = fixed_lengths.preset_of(_PRESET.value, _SOURCE_LENGTH.value, _STEPS.value)
-    preset = dataclasses.replace(
-        preset, model=preset_flags.override(preset.model, _MODEL_FLAGS)
-    )
+    preset = dataclasses.replace(preset, model=override(preset.model, _MODEL_FLAGS))
     for name in _TIMED.value:
         if name not in program_starts.TIMED:
             raise ValueError(

@@ -23,20 +23,20 @@ if not __package__:  # run as a file: the checkout need not be installed
 from benchmarks.lib import alternation, machine_table, measure
 from benchmarks.lib.machine_table import BENCHMARKS
 from keras_transformer import atomic_files, hardware, json_files
-from keras_transformer.cli import model_flags, programs
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs
+from keras_transformer.cli.flags import ModelFlags
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for results and table.")
 _INPUT = flags.DEFINE_string("input", None, "Text of the model, one sentence a line.")
 _ONLY = flags.DEFINE_list("only", None, "Names of benchmarks to run; default: all.")
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def main() -> dict:
     """Run the benchmarks and write their results."""
-    programs.check_given(_OUTPUT_DIR, MODEL_DIR, _INPUT)
+    programs.check_given(_OUTPUT_DIR, _MODEL.model_dir, _INPUT)
     chosen = _ONLY.value or [
         name for name in BENCHMARKS if hardware.has_bfloat16() or "bfloat16" not in name
     ]
@@ -51,7 +51,7 @@ def main() -> dict:
     for name in chosen:
         command = f"{sys.executable} {_ROOT}/benchmarks/{BENCHMARKS[name][0]}"
         if name == "file":
-            command += f" --model_dir={MODEL_DIR.value} --input={_INPUT.value}"
+            command += f" --model_dir={_MODEL.model_dir.value} --input={_INPUT.value}"
         output = alternation.run(name, command)
         results[name] = alternation.last_json_line(name, command, output)
         measure.write_line(name=name, **results[name])

@@ -21,7 +21,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import measure
 from keras_transformer import presets
-from keras_transformer.cli import device_flags, preset_flags, programs, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import DeviceFlags, define_overrides, override
 from keras_transformer.config import ModelConfig, TrainingConfig
 from keras_transformer.training.run_options import RunOptions
 
@@ -41,8 +42,8 @@ _SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and tokens.", lower_bou
 # Fields that change the computation of a step.
 _TRAINING_FIELDS = ("label_smoothing", "accumulate_steps", "guided_alignment")
 _PRESET_FLAGS = {
-    "model": preset_flags.define(ModelConfig),
-    "training": preset_flags.define(
+    "model": define_overrides(ModelConfig),
+    "training": define_overrides(
         TrainingConfig,
         leave_out=[
             field.name
@@ -51,14 +52,14 @@ _PRESET_FLAGS = {
         ],
     ),
 }
-flags.adopt_module_key_flags(device_flags)
+_DEVICE = DeviceFlags()
 
 
 def main() -> dict:
     """Time steps and print them."""
     preset = presets.get(_PRESET.value)
     parts = {
-        part: preset_flags.override(getattr(preset, part), holders)
+        part: override(getattr(preset, part), holders)
         for part, holders in _PRESET_FLAGS.items()
     }
     startup.import_tensorflow()
@@ -74,7 +75,7 @@ def main() -> dict:
     )
     config = fit_timing.run_config(
         dataclasses.replace(preset, **parts),
-        device_flags.PRECISION.value,
+        _DEVICE.precision.value,
         _SEED.value,
     )
     if config.training.guided_alignment:
@@ -82,7 +83,7 @@ def main() -> dict:
             "Guided alignment needs sentences and trees, but this benchmark has random "
             "tokens. Pass --guided_alignment=0, or another --preset."
         )
-    options = RunOptions(**device_flags.options())
+    options = RunOptions(**_DEVICE.options())
     process = this_process(make_strategy(options.distribution, options.num_replicas))
     if process.count > 1:
         raise ValueError("This benchmark runs in one process. Unset TF_CONFIG.")

@@ -29,13 +29,13 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _BEAM_SIZE = flags.DEFINE_integer("beam_size", 4, "Beam size of both.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 50, "Lines translated at once.")
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 
 # The written model in Transformers, in the process of `Transformers`.
@@ -44,7 +44,7 @@ _loaded: list[Any] = []
 
 def main() -> dict:
     """Translate with both and print the comparison."""
-    programs.check_given(MODEL_DIR, _INPUT)
+    programs.check_given(_MODEL.model_dir, _INPUT)
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
             raise ValueError(
@@ -56,10 +56,10 @@ def main() -> dict:
     from keras_transformer.pretrained import huggingface_writer
     from keras_transformer.runs.model_dir import ModelDir
 
-    model_dir = ModelDir(MODEL_DIR.value)
+    model_dir = ModelDir(_MODEL.model_dir.value)
     load = {"precision": "float32", "length_penalty": "power"}
     translator, greedy = (
-        model_flags.load_translator(beam_size=beam_size, **load)
+        _MODEL.load_translator(beam_size=beam_size, **load)
         for beam_size in (_BEAM_SIZE.value, 1)
     )
     lines = text_files.read_lines(_INPUT.value)

@@ -31,8 +31,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import file_rates, measure, timed_process
-from keras_transformer.cli import model_flags, programs, search_flags, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _LINES = flags.DEFINE_integer("lines", 20_000, "Lines to translate.", lower_bound=20)
@@ -41,8 +41,7 @@ _PRECISION = flags.DEFINE_enum(
     "precision", "float32", ["float32", "bfloat16"], "Precision of our export."
 )
 _PROGRAMS = flags.DEFINE_list("programs", None, "Programs to run; default: all.")
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(search_flags)
+_MODEL = ModelFlags(has_search=True)
 
 _PRECISIONS = ("float32", "int8")
 # Sentences of a batch of CTranslate2; other sizes were not measured.
@@ -51,7 +50,7 @@ _PEER_BATCH_SIZE = 64
 
 def main() -> dict:
     """Make the models and files, run the programs alternating, and print."""
-    programs.check_given(MODEL_DIR, _INPUT)
+    programs.check_given(_MODEL.model_dir, _INPUT)
     startup.import_tensorflow()
     environment = measure.environment("float32")
     runs: dict[str, dict[str, list[timed_process.TimedProcess]]] = {}
@@ -86,13 +85,10 @@ def main() -> dict:
 
 def make_models(folder: pathlib.Path) -> dict[str, float]:
     """Write the export and CTranslate2's models; return the options of its search."""
-    from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import ctranslate2_converter, saved_model
 
-    weights = ModelDir(MODEL_DIR.value).choose(CHECKPOINT.value).path
-    load = functools.partial(
-        model_flags.load_translator, checkpoint=str(weights), **search_flags.given()
-    )
+    weights = _MODEL.weights()
+    load = functools.partial(_MODEL.load_translator, checkpoint=str(weights))
     ours = load(precision=_PRECISION.value)
     saved_model.export(ours, folder / "export", signatures=["serving_default"])
     translator = load(precision="float32")
@@ -140,11 +136,15 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
             json.dumps(options),
         ]
 
-    given = [flag for flag in (CHECKPOINT, *search_flags.ALL) if flag.value is not None]
+    given = [
+        flag
+        for flag in (_MODEL.checkpoint, *_MODEL.search.values())
+        if flag.value is not None
+    ]
     options_given = [f"--{flag.name}={flag.value}" for flag in given]
     found = {
         "saved_model": own(f"--saved_model={folder / 'export' / '1'}"),
-        "model_dir": own(f"--model_dir={MODEL_DIR.value}", *options_given),
+        "model_dir": own(f"--model_dir={_MODEL.model_dir.value}", *options_given),
     }
     if cores > 1:
         found[f"saved_model_{cores}"] = own(

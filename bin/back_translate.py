@@ -23,23 +23,13 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files
-from keras_transformer.cli import (
-    language_flags,
-    model_flags,
-    programs,
-    resumable_output,
-    sampling_flags,
-    startup,
-)
-from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT
+from keras_transformer.cli import programs, resumable_output, startup
+from keras_transformer.cli.flags import ModelFlags, SamplingFlags, define_resume
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model",
-    None,
-    "An exported model, EXPORT_DIR/VERSION, instead of --model_dir.",
-)
+_MODEL = ModelFlags("An exported model", has_languages=True)
+_SAMPLING = SamplingFlags()
+_RESUME = define_resume()
 _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
@@ -58,10 +48,6 @@ _BATCH_SIZE = flags.DEFINE_integer(
     lower_bound=1,
 )
 _BATCHES_OF_BLOCK = 16
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(resumable_output)
-flags.adopt_module_key_flags(sampling_flags)
 
 
 def main() -> dict:
@@ -70,9 +56,9 @@ def main() -> dict:
     lines = text_files.StoredLines(_INPUT.value)
     startup.import_tensorflow(compiles=True)
     # Chosen once: a training that still runs writes others.
-    weights = model_flags.weights(_SAVED_MODEL)
+    weights = _MODEL.weights()
     with resumable_output.resumable_writer(
-        _OUTPUT.value, made_from(lines, weights)
+        _OUTPUT.value, _RESUME.value, made_from(lines, weights)
     ) as (write, answers):
         num_cut = translate(weights, lines, write, answers)
     text_files.report_cut(num_cut, len(lines))
@@ -82,8 +68,7 @@ def main() -> dict:
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     programs.check_given(_OUTPUT)
-    fixed = (CHECKPOINT, SOURCE_LANGUAGE, TARGET_LANGUAGE)
-    model_flags.check_one(_SAVED_MODEL, fixed)
+    _MODEL.check()
     programs.check_output(_OUTPUT, _INPUT)
 
 
@@ -91,9 +76,9 @@ def made_from(lines, weights) -> dict:
     """Return what the output depends on."""
     return {
         **resumable_output.fingerprints(lines, weights),
-        "languages": list(language_flags.given()),
+        "languages": list(_MODEL.languages()),
         "method": _METHOD.value,
-        **sampling_flags.given(),
+        **_SAMPLING.values(),
         "batch_size": _BATCH_SIZE.value,
     }
 
@@ -106,7 +91,7 @@ def translate(weights, lines, write, answers) -> int:
     num_cut = 0
     with graph_optimizer.disabled_for(len(lines)):
         model = load(weights)
-        language_flags.check_told(lines, model)
+        _MODEL.check_languages(lines, model)
         blocks = batching.in_blocks(
             lines,
             _BATCH_SIZE.value,
@@ -128,13 +113,10 @@ def translate(weights, lines, write, answers) -> int:
 
 def load(weights):
     """Return the model with these weights, which searches or draws."""
-    from keras_transformer.translation.sampling import Sampling
-
-    use, drawn = "translate", None
+    use, sampling = "translate", None
     if _METHOD.value == "sampling":
-        use, drawn = "sample", Sampling(**sampling_flags.given())
-    options = {"checkpoint": str(weights), "languages": language_flags.given()}
-    return model_flags.open_model(_SAVED_MODEL, use, drawn, **options)
+        use, sampling = "sample", _SAMPLING.sampling()
+    return _MODEL.open(use, sampling, checkpoint=str(weights))
 
 
 def run() -> None:

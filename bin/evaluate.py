@@ -31,24 +31,14 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import language_tokens, tasks, text_files
-from keras_transformer.cli import (
-    ensemble_flags,
-    language_flags,
-    model_flags,
-    programs,
-    search_flags,
-    shortlist_flags,
-    startup,
-)
-from keras_transformer.cli.ensemble_flags import ENSEMBLE
-from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.shortlist_flags import SHORTLIST
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.translation.batch_sizes import (
     PARSING_BATCH_SIZE,
     TRANSLATION_BATCH_SIZE,
 )
 
+_MODEL = ModelFlags(has_languages=True, has_search=True, has_ensemble=True)
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "A prepared corpus.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split of --data_dir.")
 _SOURCE = flags.DEFINE_string("source", None, "Text to translate, one sentence a line.")
@@ -110,16 +100,11 @@ _IDLE_MINUTES = flags.DEFINE_float(
 # Flags that only one task has.
 _FLAGS_OF = {
     "translation": (
-        *(_SOURCE, SOURCE_LANGUAGE, TARGET_LANGUAGE),
-        *(_BOOTSTRAP_SAMPLES, SHORTLIST, ENSEMBLE),
+        *(_SOURCE, _MODEL.source_language, _MODEL.target_language),
+        *(_BOOTSTRAP_SAMPLES, _MODEL.shortlist, _MODEL.ensemble),
     ),
     "parsing": (_EVALB_PARAMETERS, _EVALB_TABLE, _UNCONSTRAINED),
 }
-flags.adopt_module_key_flags(ensemble_flags)
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(search_flags)
-flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
@@ -127,7 +112,7 @@ def main() -> dict:
     check_flags()
     task = choose_task()
     check_flags_of_task(task)
-    if MODEL_DIR.value or not tasks.of(task).writes_text:
+    if _MODEL.model_dir.value or not tasks.of(task).writes_text:
         startup.import_tensorflow(compiles=True)
     score = {"translation": score_translations, "parsing": score_parses}[task]
     return follow(score) if _FOLLOW.value else score()
@@ -146,11 +131,12 @@ def follow(score: Callable[[], dict]) -> dict:
     # A restarted program appends to the lines it wrote before.
     has_lines = _REPORT.value and pathlib.Path(_REPORT.value).is_file()
     lines = text_files.read_lines(_REPORT.value) if has_lines else []
-    for folder in ENSEMBLE.value or ():  # an error now, not after the first checkpoint
+    # An error now, not after the first checkpoint.
+    for folder in _MODEL.ensemble.value or ():
         ModelDir(folder).choose()
     scores = {}
     for checkpoint in checkpoint_watcher.new_checkpoints(
-        ModelDir(MODEL_DIR.value), idle_minutes=_IDLE_MINUTES.value
+        ModelDir(_MODEL.model_dir.value), idle_minutes=_IDLE_MINUTES.value
     ):
         flags.FLAGS.checkpoint = str(checkpoint.path)
         print(f"step {checkpoint.step:,}", flush=True)
@@ -173,13 +159,13 @@ def choose_task() -> str:
     Raises:
         ValueError: If the flag and the model differ.
     """
-    if not MODEL_DIR.value or _HYPOTHESIS.value:
+    if not _MODEL.model_dir.value or _HYPOTHESIS.value:
         return _TASK.value or "translation"
-    task = model_flags.read_config().get("task", _TASK.value or "translation")
+    task = _MODEL.config.get("task", _TASK.value or "translation")
     if _TASK.value not in (None, task):
         raise ValueError(
-            f"--task={_TASK.value}, but the model in {MODEL_DIR.value} has the task "
-            f"{task}. Drop --task, or choose another --model_dir."
+            f"--task={_TASK.value}, but the model in {_MODEL.model_dir.value} has the "
+            f"task {task}. Drop --task, or choose another --model_dir."
         )
     return task
 
@@ -200,7 +186,7 @@ def score_translations() -> dict:
         hypotheses = text_files.read_lines(_HYPOTHESIS.value)
         references = text_files.read_lines(_REFERENCE.value)
         weights, perplexity, corpora = {}, None, []
-        languages = [TARGET_LANGUAGE.value or "de"] * len(references)
+        languages = [_MODEL.target_language.value or "de"] * len(references)
     else:
         from keras_transformer import evaluation
         from keras_transformer.evaluation import translations
@@ -210,20 +196,20 @@ def score_translations() -> dict:
         languages = target_languages(sources, corpora)
         evaluation.check_languages(languages)
         weights = choose_weights()
-        if ensemble := ensemble_flags.choose():
+        if ensemble := _MODEL.choose_ensemble():
             weights["ensemble"] = [str(path) for _, path in ensemble]
             print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
-        language_flags.check_told(sources)
+        model_dir = _MODEL.run()
+        told = model_dir.told(model_dir.load_tokenizer(), _MODEL.languages())
+        _MODEL.check_languages(sources, told)
+        options = {**_MODEL.options(), "checkpoint": weights["checkpoint"]}
         hypotheses, perplexity = translations.translate_and_measure(
-            MODEL_DIR.value,
+            _MODEL.model_dir.value,
             sources,
             references,
-            checkpoint=weights["checkpoint"],
-            languages=language_flags.given(),
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
-            shortlist=SHORTLIST.value,
             ensemble=ensemble,
-            **search_flags.given(),
+            **options,
         )
     summary = report(hypotheses, references, languages, perplexity)
     parts = score_parts(hypotheses, references, corpora)
@@ -234,13 +220,11 @@ def score_translations() -> dict:
 
 def target_languages(sources, corpora) -> list[str]:
     """Return the code of the target language of each source."""
-    if TARGET_LANGUAGE.value:
-        return [TARGET_LANGUAGE.value] * len(sources)
+    if _MODEL.target_language.value:
+        return [_MODEL.target_language.value] * len(sources)
     if corpora:
         return [each.target_language for each in corpora for _ in each.lines]
-    from keras_transformer.runs.model_dir import ModelDir
-
-    model_dir = ModelDir(MODEL_DIR.value)
+    model_dir = _MODEL.run()
     default = model_dir.read_config().target_language or "de"
     tokens = model_dir.load_tokenizer().language_tokens
     told = [language_tokens.divide(source, tokens)[0] for source in sources]
@@ -290,18 +274,14 @@ def score_parts(hypotheses, references, corpora) -> dict:
 
 def choose_weights() -> dict:
     """Print which weights are scored, and return what the report says about them."""
-    from keras_transformer.runs.model_dir import ModelDir
-
-    model_dir = ModelDir(MODEL_DIR.value)
-    model_dir.check_is_run()
-    checkpoint = model_dir.choose(CHECKPOINT.value)
+    checkpoint = _MODEL.choose()
     weights = {"checkpoint": str(checkpoint.path), "checkpoint_step": checkpoint.step}
     kind = f"step {checkpoint.step:,}"
     if steps := checkpoint.state.get("averaged_steps"):
         weights["averaged_steps"] = steps
         if len(steps) > 1:
             kind = f"the average of steps {', '.join(f'{step:,}' for step in steps)}"
-    elif checkpoint.path == model_dir.model_path:
+    elif checkpoint.path == _MODEL.run().model_path:
         kind = "an imported model"
     elif checkpoint.path.parent.name == "best":
         kind += ", the best in validation"
@@ -346,33 +326,26 @@ def score_parses() -> dict:
 
 def parse_gold(gold, checkpoint: str, constrained: bool):
     """Parse the sentences of gold trees with the model."""
-    from keras_transformer.opening import open_model
     from keras_transformer.parsing import evaluation
 
-    model = open_model(
-        MODEL_DIR.value,
-        None,
-        checkpoint=checkpoint,
-        constrained=constrained,
-        **search_flags.given(),
-    )
+    model = _MODEL.open(None, checkpoint=checkpoint, constrained=constrained)
     return evaluation.parse_words(model.searcher, gold, _BATCH_SIZE.value)
 
 
 def check_flags() -> None:
     """Raise unless the flags name one thing to score."""
-    if _FOLLOW.value and (CHECKPOINT.value or not MODEL_DIR.value):
+    if _FOLLOW.value and (_MODEL.checkpoint.value or not _MODEL.model_dir.value):
         raise ValueError(
             "--follow scores the new checkpoints of --model_dir: give --model_dir, and "
             "no --checkpoint."
         )
     if _HYPOTHESIS.value:
-        of_model = (MODEL_DIR, SHORTLIST, ENSEMBLE)
+        of_model = (_MODEL.model_dir, _MODEL.shortlist, _MODEL.ensemble)
         needed, excluded = (_REFERENCE,), (*of_model, _DATA_DIR, _SOURCE)
     elif _DATA_DIR.value:
-        needed, excluded = (MODEL_DIR,), (_SOURCE, _REFERENCE)
+        needed, excluded = (_MODEL.model_dir,), (_SOURCE, _REFERENCE)
     else:
-        needed, excluded = (MODEL_DIR, _SOURCE, _REFERENCE), ()
+        needed, excluded = (_MODEL.model_dir, _SOURCE, _REFERENCE), ()
     for flag in needed:
         if not flag.value:
             raise ValueError(

@@ -26,9 +26,10 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import wording
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
+_MODEL = ModelFlags()
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder of the larger model.")
 _TEXT = flags.DEFINE_list("text", [], "Files of the new text, of both languages.")
 _NUM_PIECES = flags.DEFINE_integer(
@@ -50,12 +51,11 @@ _DATA_DIR = flags.DEFINE_string(
 _RESPLIT = flags.DEFINE_boolean(
     "resplit", False, "Let new pieces shorten the old text too."
 )
-flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Write the larger model and return the JSON summary."""
-    programs.check_given(MODEL_DIR, _OUTPUT_DIR)
+    programs.check_given(_MODEL.model_dir, _OUTPUT_DIR)
     num_pieces = _NUM_PIECES.value if _TEXT.value else 0
     if not (_TEXT.value or _SYMBOLS.value or _PLACEHOLDERS.value):
         raise ValueError(
@@ -69,14 +69,14 @@ def main() -> dict:
     from keras_transformer.training.vocabulary_extension import extend_vocabulary
 
     summary = extend_vocabulary(
-        MODEL_DIR.value,
+        _MODEL.model_dir.value,
         _OUTPUT_DIR.value,
         _TEXT.value,
         num_pieces=num_pieces,
         symbols=_SYMBOLS.value,
         placeholders=_PLACEHOLDERS.value,
         data_dir=_DATA_DIR.value,
-        checkpoint=CHECKPOINT.value,
+        checkpoint=_MODEL.checkpoint.value,
     )
     print(
         f"added {wording.count(summary['symbols'], 'symbol')}, "

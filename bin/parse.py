@@ -30,15 +30,11 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import model_flags, programs, search_flags, startup
-from keras_transformer.cli.model_flags import CHECKPOINT
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model",
-    None,
-    "An exported parser, EXPORT_DIR/VERSION, instead of --model_dir.",
-)
+_MODEL = ModelFlags("An exported parser", has_search=True)
 _INPUT = flags.DEFINE_string(
     "input", None, "Text file, one sentence a line; .gz too; default: standard input."
 )
@@ -65,8 +61,6 @@ _UNCONSTRAINED = flags.DEFINE_bool(
     False,
     "For comparison: search over all outputs, and repair those that are not trees.",
 )
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(search_flags)
 
 
 def main() -> dict:
@@ -80,7 +74,7 @@ def main() -> dict:
         _INPUT.value, tokenized=_TOKENIZED.value, skip_bad=_SKIP_BAD.value
     )
     with graph_optimizer.disabled_for(len(sentences.texts)):
-        model = load()
+        model = _MODEL.open("parse", constrained=not _UNCONSTRAINED.value)
         if model.searcher:
             parse_files.leave_out_too_long(sentences, model.searcher)
             parse = parse_files.with_parser(model.searcher, _BATCH_SIZE.value)
@@ -105,16 +99,9 @@ def main() -> dict:
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
-    fixed = (*search_flags.ALL, CHECKPOINT, _UNCONSTRAINED)
-    model_flags.check_one(_SAVED_MODEL, fixed)
+    _MODEL.check(_UNCONSTRAINED)
     if not os.path.isdir(_OUTPUT.value or ""):
         programs.check_output(_OUTPUT, _INPUT)
-
-
-def load():
-    """Load the model that the flags name."""
-    options = {"constrained": not _UNCONSTRAINED.value, **search_flags.given()}
-    return model_flags.open_model(_SAVED_MODEL, "parse", **options)
 
 
 def run() -> None:

@@ -38,7 +38,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import data, language_tokens, tasks
-from keras_transformer.cli import field_flags, programs, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import define_fields, values
 from keras_transformer.config import PairEncoding, PairFilters
 from keras_transformer.data import corpora
 from keras_transformer.documents import protection
@@ -151,10 +152,10 @@ _MAX_LENGTH = flags.DEFINE_integer(
     "1,024.",
     lower_bound=2,
 )
-_FILTERS = field_flags.define(
+_FILTERS = define_fields(
     PairFilters, only=("max_length_ratio", "drop_duplicates", "drop_invalid_utf8")
 )
-_ENCODING = field_flags.define(PairEncoding)
+_ENCODING = define_fields(PairEncoding)
 _GLOSSARY = flags.DEFINE_string(
     "glossary",
     None,
@@ -259,7 +260,7 @@ def _options() -> data.PreparationOptions:
             drop_invalid_utf8=_FILTERS["drop_invalid_utf8"].value,
             drop_too_long=writes_text or _SKIP_BAD.value,
         ),
-        PairEncoding(**field_flags.values(_ENCODING)),
+        PairEncoding(**values(_ENCODING)),
         _read_glossary(),
         seed=_SEED.value,
         overwrite=_OVERWRITE.value,

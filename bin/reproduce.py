@@ -31,7 +31,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import json_files, presets, tasks, wording
-from keras_transformer.cli import device_flags, field_flags, programs, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import DeviceFlags, define_fields
 from keras_transformer.config import check_at_least
 from keras_transformer.evaluation import table3
 from keras_transformer.runs.run_config import RunConfig
@@ -55,8 +56,8 @@ _SCALE = flags.DEFINE_enum(
 _TRAIN_STEPS = flags.DEFINE_integer(
     "train_steps", None, "Steps of every row; default: the preset's, scaled."
 )
-_SEED = field_flags.define(RunConfig, only=("seed",))["seed"]
-flags.adopt_module_key_flags(device_flags)
+_SEED = define_fields(RunConfig, only=("seed",))["seed"]
+_DEVICE = DeviceFlags()
 
 
 def main() -> dict:
@@ -124,7 +125,7 @@ def run_row(
     from keras_transformer.training import run as training_run
 
     folder = pathlib.Path(_OUTPUT_DIR.value, row)
-    chosen = {"precision": device_flags.PRECISION.value, "seed": _SEED.value}
+    chosen = {"precision": _DEVICE.precision.value, "seed": _SEED.value}
     config = training_run.resolve(preset, metadata, **chosen).to_json()
     config = json.loads(json.dumps(config))  # lists for tuples, as in the file
     finished = table3.read_result(folder)
@@ -161,7 +162,7 @@ def run_row(
 def run_options(train_steps: int) -> dict[str, Any]:
     """Return the flags of bin/train.py that do not change its model."""
     return {
-        **device_flags.options(),
+        **_DEVICE.options(),
         "checkpoint_every_minutes": 10.0 if _SCALE.value == "full" else 1.0,
         "keep_checkpoints": 1,
         "evaluate_every_steps": max(1, train_steps // 5),

@@ -21,12 +21,13 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import presets, tasks, wording
-from keras_transformer.cli import (
-    device_flags,
-    field_flags,
-    preset_flags,
-    programs,
-    startup,
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import (
+    DeviceFlags,
+    define_fields,
+    define_overrides,
+    override,
+    values,
 )
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.runs.run_config import RunConfig
@@ -44,18 +45,18 @@ _MODEL_DIR = flags.DEFINE_string(
 _TASK = flags.DEFINE_enum(
     "task", None, tasks.NAMES, "Task to train; default: the corpus's."
 )
-_OPTIONS = field_flags.define(RunOptions, leave_out=device_flags.FIELDS)
-_SEED = field_flags.define(RunConfig, only=("seed",))["seed"]
+_DEVICE = DeviceFlags()
+_OPTIONS = define_fields(RunOptions, leave_out=_DEVICE.fields)
+_SEED = define_fields(RunConfig, only=("seed",))["seed"]
 # The corpus decides the vocabulary.
 _PRESET_FLAGS = {
-    "model": preset_flags.define(
+    "model": define_overrides(
         ModelConfig,
         leave_out=("vocab_size", "target_vocab_size", "pad_id", "bos_id", "eos_id"),
     ),
-    "training": preset_flags.define(TrainingConfig),
-    "decoding": preset_flags.define(DecodingConfig),
+    "training": define_overrides(TrainingConfig),
+    "decoding": define_overrides(DecodingConfig),
 }
-flags.adopt_module_key_flags(device_flags)
 
 
 def main() -> dict:
@@ -76,7 +77,7 @@ def main() -> dict:
     config = training_run.resolve(
         preset,
         metadata,
-        precision=device_flags.PRECISION.value,
+        precision=_DEVICE.precision.value,
         seed=_SEED.value,
     )
     try:
@@ -118,7 +119,7 @@ def check_task(task: str) -> None:
 
 def chosen_options() -> RunOptions:
     """Return the options of the run that the flags give."""
-    return RunOptions(**device_flags.options(), **field_flags.values(_OPTIONS))
+    return RunOptions(**_DEVICE.options(), **values(_OPTIONS))
 
 
 def chosen_preset() -> presets.Preset:
@@ -132,7 +133,7 @@ def chosen_preset() -> presets.Preset:
     else:
         preset = presets.get(_PRESET.value)
     parts = {
-        part: preset_flags.override(getattr(preset, part), holders)
+        part: override(getattr(preset, part), holders)
         for part, holders in _PRESET_FLAGS.items()
     }
     return dataclasses.replace(preset, **parts)

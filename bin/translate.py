@@ -45,32 +45,23 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import opening, text_files
-from keras_transformer.cli import (
-    ensemble_flags,
-    language_flags,
-    model_flags,
-    programs,
-    protection_flags,
-    resumable_output,
-    search_flags,
-    shortlist_flags,
-    startup,
-    told_languages,
-    worker_processes,
+from keras_transformer import text_files
+from keras_transformer.cli import programs, resumable_output, startup, worker_processes
+from keras_transformer.cli.flags import (
+    ModelFlags,
+    ProtectionFlags,
+    define_resume,
+    overrides,
+    report_guess,
 )
-from keras_transformer.cli.ensemble_flags import ENSEMBLE
-from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.shortlist_flags import SHORTLIST
 from keras_transformer.documents import FORMATS
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model",
-    None,
-    "An exported model, EXPORT_DIR/VERSION, instead of --model_dir.",
+_MODEL = ModelFlags(
+    "An exported model", has_languages=True, has_search=True, has_ensemble=True
 )
+_PROTECTION = ProtectionFlags()
+_RESUME = define_resume()
 _FORMAT = flags.DEFINE_enum(
     "format",
     "lines",
@@ -118,19 +109,12 @@ _BATCHES_OF_BLOCK = 32
 _BATCHES_OF_DOCUMENT_BLOCK = 4
 # To tell few sentences from many before the model is loaded.
 _CHARACTERS_OF_SENTENCE = 80
-flags.adopt_module_key_flags(ensemble_flags)
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(protection_flags)
-flags.adopt_module_key_flags(resumable_output)
-flags.adopt_module_key_flags(search_flags)
-flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
     """Translate and return the JSON summary."""
     check_flags()
-    protection = protection_flags.read()
+    protection = _PROTECTION.read()
     is_document = _FORMAT.value != "lines"
     lines = text_files.StoredLines(_INPUT.value, has_ends=is_document)
     num_lines = len(lines)
@@ -138,13 +122,19 @@ def main() -> dict:
         lines = ["".join(lines)]
     startup.import_tensorflow(compiles=True)
     # Chosen once: a training that still runs writes others.
-    weights, ensemble = model_flags.weights(_SAVED_MODEL), ensemble_flags.choose()
+    weights, ensemble = _MODEL.weights(), _MODEL.choose_ensemble()
     with resumable_output.resumable_writer(
         _OUTPUT.value,
+        _RESUME.value,
         _made_from(lines, weights, ensemble, protection),
         line_end="" if is_document else "\n",
     ) as (write, answers):
-        load = _loader(weights, ensemble)
+        load = _MODEL.loader(
+            _use(),
+            checkpoint=str(weights),
+            num_best=_NBEST.value or 1,
+            ensemble=ensemble,
+        )
         counts = _translate(load, protection, lines, write, answers)
     return {"lines": num_lines, **counts}
 
@@ -154,9 +144,9 @@ def _made_from(lines, weights, ensemble, protection):
     paths = [path for _, path in ensemble]
     return {
         **resumable_output.fingerprints(lines, weights, paths),
-        **search_flags.given(),
-        "shortlist": bool(SHORTLIST.value),
-        "languages": [SOURCE_LANGUAGE.value, TARGET_LANGUAGE.value],
+        **overrides(_MODEL.search),
+        "shortlist": bool(_MODEL.shortlist.value),
+        "languages": list(_MODEL.languages()),
         "nbest": _NBEST.value,
         "columns": [_ALIGNMENTS.value, _TOKEN_SCORES.value],
         "protection": [protection.kinds, protection.terms],
@@ -167,9 +157,8 @@ def _made_from(lines, weights, ensemble, protection):
 
 def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
-    search = (*search_flags.ALL, SHORTLIST, ENSEMBLE, _NBEST, CHECKPOINT)
-    model_flags.check_one(_SAVED_MODEL, (*search, SOURCE_LANGUAGE, TARGET_LANGUAGE))
-    programs.check_output(_OUTPUT, _INPUT, protection_flags.GLOSSARY)
+    _MODEL.check(_NBEST)
+    programs.check_output(_OUTPUT, _INPUT, _PROTECTION.glossary)
     if _NUM_WORKERS.value > (most := os.cpu_count() or 1):
         raise ValueError(
             f"--num_workers must be at most {most}, the cores of this machine. "
@@ -178,15 +167,14 @@ def check_flags() -> None:
     for flag in (_ALIGNMENTS, _TOKEN_SCORES):
         if flag.value and (_NBEST.value is not None or _FORMAT.value != "lines"):
             raise ValueError(f"--{flag.name} is for --format=lines without --nbest.")
-        if flag.value and protection_flags.is_given():
+        if flag.value and _PROTECTION.is_given():
             raise ValueError(
                 f"--{flag.name} is for translations as the model gives them: drop "
                 "--protect and --glossary."
             )
     if _FORMAT.value != "lines":
         _check_document_flags()
-    if _SAVED_MODEL.value is None and _NBEST.value is not None:
-        search_flags.check_num_best(_NBEST, model_flags.read_config())
+    _MODEL.check_num_best(_NBEST)
 
 
 def _check_document_flags():
@@ -229,7 +217,7 @@ def _options(model, protection):
                 "--nbest with --protect or --glossary needs a model with placeholders, "
                 "see bin/prepare_data.py --placeholders."
             )
-        protection_flags.report_guess(protection)
+        report_guess(protection)
     return pipeline.Options(
         protection,
         model.language_tokens,
@@ -244,7 +232,7 @@ def _translate_lines(model, options, lines, write, answers):
     """Translate each line."""
     from keras_transformer.translation import batching, pipeline
 
-    language_flags.check_told(lines, model)
+    _MODEL.check_languages(lines, model)
     num_written, num_cut, num_looped = 0, 0, 0
     blocks = batching.in_blocks(
         lines,
@@ -285,7 +273,7 @@ def _translate_documents(model, options, lines, write, answers):
             kept=answers,
         ),
         options,
-        functools.partial(told_languages.check, language_flags.reader(model)),
+        _MODEL.language_check(model),
     )
     with text_files.progress(len(lines)) as progress:
         for documents, translations in blocks:
@@ -313,29 +301,11 @@ def _loaded(load, stack):
     return stack.enter_context(workers).model
 
 
-def _loader(weights, ensemble):
-    """Return a function that loads the model that the flags name, in any process.
-
-    Args:
-        weights: Path of the weights.
-        ensemble: From `ensemble_flags.choose`.
-    """
-    use = "protect" if protection_flags.is_given() else "translate"
+def _use():
+    """Return what the model is opened for."""
     if _ALIGNMENTS.value or _TOKEN_SCORES.value:
-        use = "align"
-    if _SAVED_MODEL.value is not None:
-        return functools.partial(opening.open_model, _SAVED_MODEL.value, use)
-    return functools.partial(
-        opening.open_model,
-        MODEL_DIR.value,
-        use,
-        checkpoint=str(weights),
-        num_best=_NBEST.value or 1,
-        languages=language_flags.given(),
-        shortlist=SHORTLIST.value,
-        ensemble=ensemble,
-        **search_flags.given(),
-    )
+        return "align"
+    return "protect" if _PROTECTION.is_given() else "translate"
 
 
 def _format(translations, first):

@@ -19,10 +19,11 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import language_flags, model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.config import check_choice
 
+_MODEL = ModelFlags(has_languages=True)
 _SOURCE = flags.DEFINE_string("source", None, "The source sentence.")
 _TARGET = flags.DEFINE_string(
     "target", None, "Its translation; default: the model's own."
@@ -40,13 +41,11 @@ _LAYER = flags.DEFINE_integer(
 )
 _HEADS = flags.DEFINE_list("heads", None, "Heads of the PNG, from 1; default: all.")
 _FORMATS = (".html", ".png")
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Record the attention, write the picture and return the JSON summary."""
-    programs.check_given(MODEL_DIR, _SOURCE, _OUTPUT)
+    programs.check_given(_MODEL.model_dir, _SOURCE, _OUTPUT)
     output = pathlib.Path(_OUTPUT.value)
     check_choice("ending of --output", output.suffix.lower(), _FORMATS)
     heads = chosen_heads()
@@ -54,8 +53,8 @@ def main() -> dict:
     from keras_transformer import atomic_files
     from keras_transformer.visualization import attention, figures, heat_map, page
 
-    translator = model_flags.load_translator(languages=language_flags.given())
-    language_flags.check_told([_SOURCE.value], translator.tokenizer)
+    translator = _MODEL.load_translator()
+    _MODEL.check_languages([_SOURCE.value], translator.tokenizer)
     record = attention.record_attention(translator, _SOURCE.value, _TARGET.value)
     num_layers = record.num_layers(_ATTENTION.value)
     layer = num_layers if _LAYER.value is None else _LAYER.value

@@ -27,7 +27,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files, white_space, wording
-from keras_transformer.cli import programs, protection_flags, startup
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ProtectionFlags, report_guess
 from keras_transformer.serving import client, protected_client
 
 _SERVER = flags.DEFINE_string(
@@ -83,7 +84,7 @@ _LANGUAGES = {
     )
     for side in ("source", "target")
 }
-flags.adopt_module_key_flags(protection_flags)
+_PROTECTION = ProtectionFlags()
 # Signatures that answer with one translation.
 _TRANSLATIONS = ("serving_default", "prefix", "sample", "multilingual")
 _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
@@ -92,7 +93,7 @@ _SECOND_NAMES = {"prefix": "prefix", "score": "target_text"}
 def main() -> dict:
     """Send requests, write the answers and return the JSON summary."""
     programs.check_given(_SERVER, _MODEL_NAME)
-    programs.check_output(_OUTPUT, _INPUT, _SECOND_INPUT, protection_flags.GLOSSARY)
+    programs.check_output(_OUTPUT, _INPUT, _SECOND_INPUT, _PROTECTION.glossary)
     config = client.ClientConfig(
         server=_SERVER.value,
         model_name=_MODEL_NAME.value,
@@ -102,7 +103,7 @@ def main() -> dict:
         batch_size=_BATCH_SIZE.value,
         concurrency=_CONCURRENCY.value,
     )
-    protection = protection_flags.read()
+    protection = _PROTECTION.read()
     if not protection.is_empty and _SIGNATURE.value not in protected_client.SIGNATURES:
         raise ValueError(
             "--protect and --glossary are for --signature="
@@ -173,7 +174,7 @@ def ask(config, inputs, protection):
     found = protected_client.find_placeholders(config)
     tokens = protected_client.find_tokens(config, inputs["text"])
     protection = protection.with_placeholders(found, tokens)
-    protection_flags.report_guess(protection)
+    report_guess(protection)
     yield from protected_client.ask(config, inputs, protection)
 
 

@@ -18,9 +18,10 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
+_MODEL = ModelFlags()
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
 _QUANTIZATION = flags.DEFINE_enum(
     "quantization",
@@ -28,21 +29,20 @@ _QUANTIZATION = flags.DEFINE_enum(
     ["float32", "int8", "int8_float32", "int16", "float16", "bfloat16"],
     "Data type of the stored weights.",
 )
-flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Convert and return the JSON summary."""
-    programs.check_given(MODEL_DIR, _OUTPUT_DIR)
+    programs.check_given(_MODEL.model_dir, _OUTPUT_DIR)
     startup.import_tensorflow()
     from keras_transformer.serving import ctranslate2_converter
 
-    translator = model_flags.load_translator(precision="float32")
+    translator = _MODEL.load_translator(precision="float32")
     with programs.needing("ctranslate2", "Converting"):
         ctranslate2_converter.convert(
             translator, _OUTPUT_DIR.value, _QUANTIZATION.value
         )
-    print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
+    print(f"converted {_MODEL.model_dir.value} to {_OUTPUT_DIR.value}")
     return {"output_dir": _OUTPUT_DIR.value, "quantization": _QUANTIZATION.value}
 
 

@@ -20,27 +20,24 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 
+_MODEL = ModelFlags()
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "The folder to write.")
 _REPORT = flags.DEFINE_string(
     "report", None, "Report of bin/evaluate.py, whose scores the model card shows."
 )
-flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> dict:
     """Convert and return the JSON summary."""
-    programs.check_given(MODEL_DIR, _OUTPUT_DIR)
+    programs.check_given(_MODEL.model_dir, _OUTPUT_DIR)
     startup.import_tensorflow()
     from keras_transformer.pretrained import huggingface_writer, model_card
-    from keras_transformer.runs.model_dir import ModelDir
 
-    model_dir = ModelDir(MODEL_DIR.value)
-    run = model_dir.read_config()
-    checkpoint = model_dir.choose(CHECKPOINT.value)
-    translator = model_flags.load_translator(
+    run, checkpoint = _MODEL.run().read_config(), _MODEL.choose()
+    translator = _MODEL.load_translator(
         checkpoint=str(checkpoint.path), precision="float32"
     )
     report = None
@@ -49,7 +46,7 @@ def main() -> dict:
     num_parameters = translator.model.count_params()
     card = model_card.make_card(run, checkpoint, num_parameters, report)
     huggingface_writer.write(translator, run, _OUTPUT_DIR.value, card)
-    print(f"converted {MODEL_DIR.value} to {_OUTPUT_DIR.value}")
+    print(f"converted {_MODEL.model_dir.value} to {_OUTPUT_DIR.value}")
     return {"output_dir": _OUTPUT_DIR.value, "parameters": num_parameters}
 
 

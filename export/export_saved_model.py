@@ -21,22 +21,12 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import tasks
-from keras_transformer.cli import (
-    ensemble_flags,
-    language_flags,
-    model_flags,
-    programs,
-    search_flags,
-    shortlist_flags,
-    startup,
-)
-from keras_transformer.cli.ensemble_flags import ENSEMBLE
-from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT, MODEL_DIR
-from keras_transformer.cli.shortlist_flags import SHORTLIST
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.config import check_choice
 from keras_transformer.serving.client import TRANSLATION_SIGNATURES
 
+_MODEL = ModelFlags(has_languages=True, has_search=True, has_ensemble=True)
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Contains one folder per version: EXPORT_DIR/VERSION."
 )
@@ -99,44 +89,31 @@ _CHECK_LINES = flags.DEFINE_integer(
     "checked.",
     lower_bound=0,
 )
-flags.adopt_module_key_flags(ensemble_flags)
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(search_flags)
-flags.adopt_module_key_flags(shortlist_flags)
 
 
 def main() -> dict:
     """Export and return the JSON summary."""
-    programs.check_given(MODEL_DIR, _EXPORT_DIR)
+    programs.check_given(_MODEL.model_dir, _EXPORT_DIR)
     check_flags()
     startup.import_tensorflow()
-    from keras_transformer.opening import open_model
-    from keras_transformer.runs.model_dir import ModelDir
     from keras_transformer.serving import saved_model
     from keras_transformer.translation import exported_model
 
-    model_dir = ModelDir(MODEL_DIR.value)
-    model_dir.check_is_run()
-    checkpoint = model_dir.choose(CHECKPOINT.value)
-    ensemble = ensemble_flags.choose()
-    of_translators = {"shortlist": SHORTLIST.value, "ensemble": ensemble}
-    searcher = open_model(
-        MODEL_DIR.value,
+    checkpoint, ensemble = _MODEL.choose(), _MODEL.choose_ensemble()
+    searcher = _MODEL.open(
         None,
         checkpoint=str(checkpoint.path),
         precision=_PRECISION.value,
-        languages=language_flags.given(),
-        **search_flags.given(),
         max_input_length=_MAX_INPUT_LENGTH.value,
-        **{name: value for name, value in of_translators.items() if value},
+        # A parser has no such option.
+        **({"ensemble": ensemble} if ensemble else {}),
     ).searcher
     version = saved_model.export(
         searcher,
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
-        description=describe(model_dir, searcher, checkpoint.step),
+        description=describe(searcher, checkpoint.step),
         check_texts=texts_to_check(searcher),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
@@ -158,15 +135,16 @@ def check_flags() -> None:
     Raises:
         ValueError: If they do; the message names the flag.
     """
-    config = model_flags.read_config()
-    translating = (_NBEST, _SIGNATURES, SHORTLIST, ENSEMBLE)
-    for flag in (*translating, SOURCE_LANGUAGE, TARGET_LANGUAGE):
-        if config.get("task") == tasks.PARSING.name and flag.value is not None:
+    translating = (_NBEST, _SIGNATURES, _MODEL.shortlist, _MODEL.ensemble)
+    for flag in (*translating, _MODEL.source_language, _MODEL.target_language):
+        is_parser = _MODEL.config.get("task") == tasks.PARSING.name
+        if is_parser and flag.value is not None:
             raise ValueError(
-                f"--{flag.name} is for translation models, but {MODEL_DIR.value} is a "
-                "parser, whose export has only the signature parse."
+                f"--{flag.name} is for translation models, but "
+                f"{_MODEL.model_dir.value} is a parser, whose export has only the "
+                "signature parse."
             )
-    search_flags.check_num_best(_NBEST, config)
+    _MODEL.check_num_best(_NBEST)
     for name in _SIGNATURES.value or ():
         check_choice("signature", name, TRANSLATION_SIGNATURES)
     wants_warmup()
@@ -200,18 +178,19 @@ def texts_to_check(searcher) -> list[str]:
     return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]
 
 
-def describe(model_dir, searcher, step: int) -> dict:
+def describe(searcher, step: int) -> dict:
     """Return the description that is stored in the export."""
     import keras_transformer
 
-    config = model_dir.read_config()
+    config = _MODEL.run().read_config()
+    source_language, target_language = _MODEL.languages()
     models = searcher.ensemble.models
     return {
         "keras_transformer": keras_transformer.__version__,
         "task": config.task,
         "preset": config.preset,
-        "source_language": SOURCE_LANGUAGE.value or config.source_language,
-        "target_language": TARGET_LANGUAGE.value or config.target_language,
+        "source_language": source_language or config.source_language,
+        "target_language": target_language or config.target_language,
         "languages": list(searcher.tokenizer.languages),
         "language_tokens": list(searcher.tokenizer.language_tokens),
         "markers": list(searcher.tokenizer.markers),

@@ -19,22 +19,18 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer.cli import (
-    field_flags,
-    language_flags,
-    model_flags,
-    programs,
-    protection_flags,
-    search_flags,
-    startup,
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import (
+    ModelFlags,
+    ProtectionFlags,
+    define_fields,
+    report_guess,
+    values,
 )
-from keras_transformer.cli.language_flags import SOURCE_LANGUAGE, TARGET_LANGUAGE
-from keras_transformer.cli.model_flags import CHECKPOINT
 from keras_transformer.server.server_config import ServerConfig
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model", None, "Exported model, EXPORT_DIR/VERSION, instead of --model_dir."
-)
+_MODEL = ModelFlags("Exported model", has_languages=True, has_search=True)
+_PROTECTION = ProtectionFlags()
 _HOST = flags.DEFINE_string(
     "host", "127.0.0.1", "Address to listen on; 0.0.0.0: all of this machine's."
 )
@@ -51,26 +47,22 @@ _ALLOWED_ORIGIN = flags.DEFINE_multi_string(
     "Origin whose pages may use the server from a browser, such as "
     "https://example.org; *: all. May be given several times; default: none.",
 )
-_CONFIG = field_flags.define(ServerConfig)
-flags.adopt_module_key_flags(language_flags)
-flags.adopt_module_key_flags(model_flags)
-flags.adopt_module_key_flags(protection_flags)
-flags.adopt_module_key_flags(search_flags)
+_CONFIG = define_fields(ServerConfig)
 
 
 def main() -> dict:
     """Load the model, serve it, and return the JSON summary at the end."""
-    check_flags()
-    protection = protection_flags.read()
+    _MODEL.check()
+    protection = _PROTECTION.read()
     config = ServerConfig(
-        **field_flags.values(_CONFIG), allowed_origins=tuple(_ALLOWED_ORIGIN.value)
+        **values(_CONFIG), allowed_origins=tuple(_ALLOWED_ORIGIN.value)
     )
     with programs.needing("server", "The server"):
         from keras_transformer.server import server
     with server.bind(_HOST.value, _PORT.value) as listener:
         model = load_model(config.max_batch_size)
         app = server.make_app(model, config, protection)
-        protection_flags.report_guess(protection.with_placeholders(model.placeholders))
+        report_guess(protection.with_placeholders(model.placeholders))
         listener.listen()  # from here on, clients wait instead of being refused
         host, port = listener.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
@@ -78,12 +70,6 @@ def main() -> dict:
         print(f"serving {config.model_name} at {address}", flush=True)
         server.serve(app, listener, config)
     return {"address": address}
-
-
-def check_flags() -> None:
-    """Raise unless the flags name one model and fit it."""
-    fixed = (CHECKPOINT, *search_flags.ALL, SOURCE_LANGUAGE, TARGET_LANGUAGE)
-    model_flags.check_one(_SAVED_MODEL, fixed)
 
 
 def load_model(max_batch_size: int):
@@ -97,9 +83,7 @@ def load_model(max_batch_size: int):
     from keras_transformer.server import model_loading
 
     cpu_threads.one_more_for_a_compiler()
-    options = {"languages": language_flags.given(), **search_flags.given()}
-    model = model_flags.open_model(_SAVED_MODEL, "serve", **options)
-    return model_loading.served(model, max_batch_size)
+    return model_loading.served(_MODEL.open("serve"), max_batch_size)
 
 
 def run() -> None:

@@ -29,12 +29,12 @@ if not __package__:  # run as a file: the checkout need not be installed
     )
 
 from keras_transformer import text_files, wording
-from keras_transformer.cli import (
-    programs,
-    protection_flags,
-    sampling_flags,
-    startup,
-    told_languages,
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import (
+    ProtectionFlags,
+    SamplingFlags,
+    language_check,
+    report_guess,
 )
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
@@ -57,13 +57,13 @@ _BATCH_SIZE = flags.DEFINE_integer(
     "Sentences translated at once; fewer for long sentences.",
     lower_bound=1,
 )
-_SAMPLING = flags.DEFINE_bool(
+_SAMPLES = flags.DEFINE_bool(
     "sampling",
     False,
     "Draw translations as bin/back_translate.py does, with the signature sample.",
 )
-flags.adopt_module_key_flags(protection_flags)
-flags.adopt_module_key_flags(sampling_flags)
+_PROTECTION = ProtectionFlags()
+_SAMPLING = SamplingFlags()
 # Worker processes import this module before they load the pipeline.
 _WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
 
@@ -71,14 +71,14 @@ _WORKER_PLUGIN = "--beam_plugin=keras_transformer.cli.beam_worker"
 def main(beam_arguments: list[str]) -> dict:
     """Translate and return the JSON summary."""
     programs.check_given(_SAVED_MODEL, _INPUT, _OUTPUT)
-    protection = protection_flags.read()
+    protection = _PROTECTION.read()
     if not flags.FLAGS["verbosity"].present:
         # Beam warns about every missing Google Cloud library.
         logging.set_verbosity(logging.ERROR)
     startup.import_tensorflow(compiles=True)
     with programs.needing("beam", "Translating on Beam"):
         from keras_transformer.serving import bulk_translation
-    from keras_transformer.translation import exported_model, sampling
+    from keras_transformer.translation import exported_model
 
     options = bulk_translation.parse_options([*beam_arguments, _WORKER_PLUGIN])
     facts = exported_model.read_facts(_SAVED_MODEL.value)
@@ -89,16 +89,11 @@ def main(beam_arguments: list[str]) -> dict:
         output=_OUTPUT.value,
         lines_per_shard=_LINES_PER_SHARD.value,
         batch_size=_BATCH_SIZE.value,
-        sampling=sampling.Sampling(**sampling_flags.given())
-        if _SAMPLING.value
-        else None,
+        sampling=_SAMPLING.sampling() if _SAMPLES.value else None,
         protection=None if protection.is_empty else protection,
     )
-    protection_flags.report_guess(protection)
-    reader = told_languages.reader(facts)
-    summary = bulk_translation.translate(
-        config, options, lambda *line: told_languages.check(reader, *line)
-    )
+    report_guess(protection)
+    summary = bulk_translation.translate(config, options, language_check(facts))
     print(
         f"{wording.count(summary['lines'], 'line')} in "
         f"{wording.count(summary['shards'], 'shard')}, "

@@ -25,8 +25,8 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from benchmarks.lib import measure
 from benchmarks.lib.served_program import served, translated
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from robustness import http_attack
 
 _SAVED_MODEL = flags.DEFINE_string(
@@ -34,7 +34,7 @@ _SAVED_MODEL = flags.DEFINE_string(
 )
 _COUNT = flags.DEFINE_integer("count", 2000, "Number of requests.", lower_bound=4)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of the requests.", lower_bound=0)
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 _TEXTS = ["a", "A dog runs.", "", "\u00e9 7"]
 _PATIENCE_SECONDS = 120.0
@@ -42,7 +42,7 @@ _PATIENCE_SECONDS = 120.0
 
 def main() -> dict:
     """Start the server, send the requests and print the results."""
-    if (MODEL_DIR.value is None) == (_SAVED_MODEL.value is None):
+    if (_MODEL.model_dir.value is None) == (_SAVED_MODEL.value is None):
         raise ValueError("Give one of --model_dir and --saved_model.")
     startup.import_tensorflow()
     from keras_transformer.hardware import describe
@@ -50,7 +50,7 @@ def main() -> dict:
     model = (
         f"--saved_model={_SAVED_MODEL.value}"
         if _SAVED_MODEL.value
-        else f"--model_dir={MODEL_DIR.value}"
+        else f"--model_dir={_MODEL.model_dir.value}"
     )
     with tempfile.TemporaryFile("w+") as errors:
         with served(model, stderr=errors) as (server, address):

@@ -21,8 +21,8 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from benchmarks.lib import measure
-from keras_transformer.cli import model_flags, programs, startup
-from keras_transformer.cli.model_flags import MODEL_DIR
+from keras_transformer.cli import programs, startup
+from keras_transformer.cli.flags import ModelFlags
 from robustness import kills
 
 _KILLS = flags.DEFINE_integer("kills", 20, "Number of kills.", lower_bound=1)
@@ -30,17 +30,17 @@ _SEED = flags.DEFINE_integer("seed", 0, "Seed of the times.")
 _EXPORT_DIR = flags.DEFINE_string(
     "export_dir", None, "Run as the process that exports to this folder until killed."
 )
-flags.adopt_module_key_flags(model_flags)
+_MODEL = ModelFlags()
 
 
 def main() -> dict:
     """Kill exports and print what they leave."""
-    programs.check_given(MODEL_DIR)
+    programs.check_given(_MODEL.model_dir)
     startup.import_tensorflow()
     from keras_transformer.hardware import describe
     from keras_transformer.serving import saved_model
 
-    translator = model_flags.load_translator()
+    translator = _MODEL.load_translator()
     if _EXPORT_DIR.value is not None:
         kills.export_until_killed(translator, _EXPORT_DIR.value)
     texts = saved_model.trial_texts(translator, 16)

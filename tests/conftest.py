@@ -28,10 +28,8 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
-import keras_transformer
-
 # Here, so that the flags they define outlive a program that imports them.
-from keras_transformer.cli import device_flags, programs, xla_cache  # noqa: F401
+from keras_transformer.cli import programs, xla_cache  # noqa: F401
 from keras_transformer.inference import graph_optimizer
 
 # Two devices, for MirroredStrategy: they must be there before TensorFlow runs anything.
@@ -250,27 +248,12 @@ def program_of(repository):
 
         def run(*arguments, **given):
             arguments += tuple(f"--{name}={value}" for name, value in given.items())
-            try:
-                with flagsaver.flagsaver():
-                    for name in flags.FLAGS:  # another program's may have this name
-                        flags.FLAGS[name].allow_override = True
-                    spec.loader.exec_module(program)
-                    flags.FLAGS([path, *arguments])
-                    return program.main()
-            finally:
-                # Its flags are gone, and bin/train.py has others of these names.
-                for name in (
-                    "ensemble_flags",
-                    "language_flags",
-                    "model_flags",
-                    "protection_flags",
-                    "resumable_output",
-                    "sampling_flags",
-                    "search_flags",
-                    "shortlist_flags",
-                ):
-                    if sys.modules.pop(f"keras_transformer.cli.{name}", None):
-                        delattr(keras_transformer.cli, name)
+            with flagsaver.flagsaver():
+                for name in flags.FLAGS:  # another program's may have this name
+                    flags.FLAGS[name].allow_override = True
+                spec.loader.exec_module(program)
+                flags.FLAGS([path, *arguments])
+                return program.main()
 
         return run
 

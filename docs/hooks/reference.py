@@ -252,9 +252,9 @@ def presets_page() -> str:
 
 def values_table(part: str, config) -> list[str]:
     """Return the lines of a table with every field of a configuration."""
-    from keras_transformer.cli import field_flags
+    from keras_transformer.cli.flags import field_comments
 
-    comments = field_flags.field_comments(type(config))
+    comments = field_comments(type(config))
     rows = [
         f"| `{name}` | `{value!r}` | {cell(comments.get(name, ''))} |"
         for name, value in dataclasses.asdict(config).items()

@@ -1,4 +1,4 @@
-"""The flag --resume: go on with an output file that a run has left unfinished.
+"""Going on with an output file that a run has left unfinished: --resume.
 
 OUTPUT.partial.jsonl keeps what the output is made from, and the translations of each
 batch as soon as it is done. A later run takes them from there, so it writes what an
@@ -16,22 +16,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from absl import flags
-
 from keras_transformer import text_files
 from keras_transformer.cli.answers import Answers
-
-RESUME = flags.DEFINE_bool(
-    "resume",
-    False,
-    "Go on with OUTPUT.partial, which a run that ended early has left; without one, "
-    "begin anew.",
-)
 
 
 @contextlib.contextmanager
 def resumable_writer(
-    output: str | None, made_from: Mapping[str, Any], line_end: str = "\n"
+    output: str | None, resume: bool, made_from: Mapping[str, Any], line_end: str = "\n"
 ) -> Iterator[tuple[Callable[[Iterable[str]], None], Answers]]:
     """Write lines as `text_files.line_writer`, and keep the answers of each batch.
 
@@ -40,6 +31,7 @@ def resumable_writer(
 
     Args:
         output: The file; None: standard output, which cannot be resumed.
+        resume: Whether to go on with what an earlier run has left.
         made_from: What the outputs depend on; values that JSON can hold.
         line_end: Written after each line; "": lines have their ends.
 
@@ -53,7 +45,7 @@ def resumable_writer(
             from something else.
     """
     if output is None or (os.path.exists(output) and not os.path.isfile(output)):
-        if RESUME.value:
+        if resume:
             raise ValueError("--resume needs a file as --output.")
         with text_files.line_writer(output, line_end) as write:
             yield write, Answers()
@@ -61,7 +53,7 @@ def resumable_writer(
     partial = pathlib.Path(f"{os.path.realpath(output)}.partial")
     journal = pathlib.Path(f"{partial}.jsonl")
     if is_resumed := _is_unfinished(partial, journal):
-        if not RESUME.value:
+        if not resume:
             raise FileExistsError(
                 f"{partial} is of a run that ended early, if none is writing it now. "
                 f"Give --resume to go on with it, or delete it and {journal.name}."

@@ -30,7 +30,8 @@ def open_model(
         sampling: For the use "sample": how to draw.
         **options: For a run; an export has fixed them. `checkpoint`: as in
             `ModelDir.choose`; `precision`: name of a Keras dtype policy, None: that of
-            training; fields of `DecodingConfig`, of which None keeps the run's value.
+            training; `task`: the one of `tasks` that its model must have, None: that of
+            the use; fields of `DecodingConfig`, of which None keeps the run's value.
             For a translator also `num_best`: hypotheses to return for each source;
             `languages`: codes of source and target language, for a multilingual model,
             None: the one chosen at its import, or the run's `default_language`;

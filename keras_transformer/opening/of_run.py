@@ -30,10 +30,13 @@ def open_run(
     model_dir = ModelDir(path)
     config = model_dir.read_config()
     task = tasks.of(config.task)
+    needed = options.pop("task", None)
     if use == "parse":
-        tasks.PARSING.check(task.name, path)
+        needed = tasks.PARSING
     elif use not in (None, "serve"):
-        tasks.TRANSLATION.check(task.name, path)
+        needed = tasks.TRANSLATION
+    if needed is not None:
+        needed.check(task.name, path)
     return _OPENERS[task](model_dir, config, use, sampling, options)
 
 

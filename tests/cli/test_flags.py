@@ -9,19 +9,22 @@ import pytest
 from absl import flags
 
 from keras_transformer import presets
-from keras_transformer.cli import field_flags, startup
+from keras_transformer.cli import startup
+from keras_transformer.cli.flags import field_comments
 from keras_transformer.config import (
     DecodingConfig,
     ModelConfig,
     PairFilters,
     TrainingConfig,
 )
+from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training.run_options import RunOptions
 
 
 def test_flags_are_defined_without_tensorflow(repository):
-    modules = "device_flags, field_flags, preset_flags, search_flags"
-    code = f"import sys; from keras_transformer.cli import {modules}\n"
+    code = "import sys; from keras_transformer.cli import flags\n"
+    code += "flags.ModelFlags('A model', has_languages=True, has_search=True)\n"
+    code += "flags.DeviceFlags(); flags.ProtectionFlags(); flags.SamplingFlags()\n"
     code += "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
 
@@ -36,7 +39,7 @@ def test_flags_of_a_run_are_its_options(program_of, monkeypatch):
     options = dataclasses.asdict(RunOptions())
     options["preflight"] = options.pop("has_preflight")
     assert options.items() <= found.items()
-    comments = field_flags.field_comments(RunOptions)
+    comments = field_comments(RunOptions)
     assert comments["log_every_steps"] == "Steps between two lines of progress."
 
 
@@ -45,7 +48,7 @@ def test_flags_of_a_run_are_its_options(program_of, monkeypatch):
     [RunOptions, ModelConfig, TrainingConfig, DecodingConfig, PairFilters],
 )
 def test_every_field_has_a_comment_for_its_flags_help(config_class):
-    comments = field_flags.field_comments(config_class)
+    comments = field_comments(config_class)
     for field in dataclasses.fields(config_class):
         assert comments[field.name].endswith("."), field.name
 
@@ -142,6 +145,22 @@ def test_programs_for_translators_refuse_what_is_none(
         program_of(program)(model_dir=parser_dir, **flags)
     with pytest.raises(FileNotFoundError, match="has no config.json. Train first"):
         program_of(program)(model_dir=tmp_path / "absent", **flags)
+
+
+def test_the_configuration_is_read_once_to_load_a_translator(
+    program_of, parser_dir, monkeypatch
+):
+    """A parser is refused by what is read anyway, before its weights are."""
+    read, folders = ModelDir.read_config, []
+    monkeypatch.setattr(
+        ModelDir, "read_config", lambda self: folders.append(self.path) or read(self)
+    )
+    monkeypatch.setattr(ModelDir, "load_model", lambda *_: pytest.fail("too late"))
+    with pytest.raises(ValueError, match="is a parser: use bin/parse.py"):
+        program_of("export/convert_ctranslate2.py")(
+            model_dir=parser_dir, output_dir="out"
+        )
+    assert folders == [parser_dir]
 
 
 def test_flags_of_the_other_task_are_refused(refuse, model_dir):

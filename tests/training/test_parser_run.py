@@ -10,7 +10,6 @@ from absl import flags
 from absl.testing import flagsaver
 
 from keras_transformer import data, presets
-from keras_transformer.cli import device_flags
 from keras_transformer.parsing import symbols
 from keras_transformer.runs import averaging
 from keras_transformer.runs.model_dir import ModelDir
@@ -30,8 +29,7 @@ SIZES = {
     "warmup_steps": 5,
     "learning_rate_scale": 0.5,
     "train_steps": 4,
-    # Imported here, so that its flags outlive the program's.
-    device_flags.PRECISION.name: "float32",
+    "precision": "float32",
     "distribution": "one_device",
     "checkpoint_every_steps": 2,
     "evaluate_every_steps": 2,
