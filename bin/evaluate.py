@@ -193,21 +193,26 @@ def score_translations() -> dict:
 
         sources, references = read_pairs()
         corpora = parts_of_split()
-        languages = target_languages(sources, corpora)
+        model_dir = _MODEL.run()
+        config, tokenizer = model_dir.read_config(), model_dir.load_tokenizer()
+        languages = target_languages(sources, corpora, config, tokenizer)
         evaluation.check_languages(languages)
         weights = choose_weights()
         if ensemble := _MODEL.choose_ensemble():
             weights["ensemble"] = [str(path) for _, path in ensemble]
             print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
-        model_dir = _MODEL.run()
-        told = model_dir.told(model_dir.load_tokenizer(), _MODEL.languages())
-        _MODEL.check_languages(sources, told)
         options = {**_MODEL.options(), "checkpoint": weights["checkpoint"]}
+        if not tokenizer.is_multilingual:  # --target_language is for BLEU alone
+            options["languages"] = _MODEL.source_language.value, None
+        _MODEL.check_languages(
+            sources, model_dir.told(tokenizer, options["languages"], config)
+        )
         hypotheses, perplexity = translations.translate_and_measure(
             _MODEL.model_dir.value,
             sources,
             references,
             batch_size=_BATCH_SIZE.value or TRANSLATION_BATCH_SIZE,
+            tokenizer=tokenizer,
             ensemble=ensemble,
             **options,
         )
@@ -218,15 +223,13 @@ def score_translations() -> dict:
     return summary
 
 
-def target_languages(sources, corpora) -> list[str]:
+def target_languages(sources, corpora, config, tokenizer) -> list[str]:
     """Return the code of the target language of each source."""
     if _MODEL.target_language.value:
         return [_MODEL.target_language.value] * len(sources)
     if corpora:
         return [each.target_language for each in corpora for _ in each.lines]
-    model_dir = _MODEL.run()
-    default = model_dir.read_config().target_language or "de"
-    tokens = model_dir.load_tokenizer().language_tokens
+    default, tokens = config.target_language or "de", tokenizer.language_tokens
     told = [language_tokens.divide(source, tokens)[0] for source in sources]
     return [language_tokens.code_of(token) or default for token in told]
 

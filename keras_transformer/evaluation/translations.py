@@ -9,7 +9,6 @@ from typing import Any
 from keras_transformer import text_files
 from keras_transformer.evaluation.perplexity import reference_perplexity
 from keras_transformer.opening import open_model
-from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 
@@ -18,8 +17,6 @@ def translate_and_measure(
     sources: Sequence[str],
     references: Sequence[str],
     *,
-    checkpoint: str | None = None,
-    languages: tuple[str | None, str | None] = (None, None),
     batch_size: int = TRANSLATION_BATCH_SIZE,
     **options: Any,
 ) -> tuple[list[str], float]:
@@ -31,12 +28,9 @@ def translate_and_measure(
         model_dir: Folder of a trained model.
         sources: Source texts.
         references: Their reference translations.
-        checkpoint: Which weights; see `ModelDir.choose`.
-        languages: Source and target language, for `open_model`; the target is left out
-            if the model has one only. A source that begins with another target language
-            keeps it.
         batch_size: Sources translated at once.
-        **options: Further options of `open_model`.
+        **options: Those of `open_model`. A source that begins with another target
+            language than that of `languages` keeps it.
 
     Returns:
         The translations and the perplexity per subword.
@@ -44,11 +38,7 @@ def translate_and_measure(
     Raises:
         ValueError: If the model has several languages, but not this one.
     """
-    if not ModelDir(model_dir).load_tokenizer().is_multilingual:
-        languages = languages[0], None
-    translator = open_model(
-        model_dir, checkpoint=checkpoint, languages=languages, **options
-    ).searcher
+    translator = open_model(model_dir, **options).searcher
     translations = translator.translate(sources, batch_size)
     num_cut = sum(translation.truncated for translation in translations)
     text_files.report_cut(num_cut, len(sources), translator.decoding.max_input_length)

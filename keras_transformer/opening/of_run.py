@@ -137,12 +137,16 @@ def _load_parser(
     return Parser(model, tokenizer, labels, settings, constrained=constrained)
 
 
-def _parts(model_dir, config, checkpoint=None, precision=None, **decoding):
+def _parts(
+    model_dir, config, checkpoint=None, precision=None, tokenizer=None, **decoding
+):
     """Return model, tokenizer and search settings."""
     given = {name: value for name, value in decoding.items() if value is not None}
     settings = dataclasses.replace(config.decoding, **given)
     model = model_dir.load_model(checkpoint, precision, config)
-    return model, model_dir.load_tokenizer(), settings
+    if tokenizer is None:
+        tokenizer = model_dir.load_tokenizer()
+    return model, tokenizer, settings
 
 
 def _program_sizes(translator: Translator, use: str) -> list:

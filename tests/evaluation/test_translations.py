@@ -14,11 +14,7 @@ def test_cut_sources_are_counted_on_standard_error(monkeypatch, capsys):
         translate=lambda texts, _: [Translation(t, 0.0, cut[t], ()) for t in texts],
         decoding=DecodingConfig(max_input_length=1009),
     )
-    place = types.SimpleNamespace(
-        load_tokenizer=lambda: types.SimpleNamespace(is_multilingual=False),
-    )
     model = types.SimpleNamespace(searcher=translator)
-    monkeypatch.setattr(translations, "ModelDir", lambda path: place)
     monkeypatch.setattr(translations, "open_model", lambda path, **options: model)
     monkeypatch.setattr(translations, "reference_perplexity", lambda *_: 7.0)
     found = translations.translate_and_measure("runs/any", ["a", "b"], ["c", "d"])
