@@ -452,20 +452,23 @@ def test_a_cluster_finishes_after_a_worker_was_killed(saved_model, lines, tmp_pa
             )
             for _ in range(2)
         ]
-        with subprocess.Popen(
-            [
-                *(sys.executable, ROOT / "export" / "translate_beam.py", "--json"),
-                *(f"--saved_model={saved_model}", f"--input={tmp_path / 'lines'}"),
-                *(f"--output={folder / 'out'}", "--lines_per_shard=20"),
-                *("--runner=DaskRunner", f"--dask_client_address={address}"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as program:
-            wait_for(lambda: len(shards()) > 5, program)
-            done = {path: path.stat().st_mtime_ns for path in shards()}
-            kill_group(workers[0])
-            output, _ = program.communicate(timeout=300)
+        program = stack.enter_context(
+            subprocess.Popen(
+                [
+                    *(sys.executable, ROOT / "export" / "translate_beam.py", "--json"),
+                    *(f"--saved_model={saved_model}", f"--input={tmp_path / 'lines'}"),
+                    *(f"--output={folder / 'out'}", "--lines_per_shard=20"),
+                    *("--runner=DaskRunner", f"--dask_client_address={address}"),
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        stack.callback(program.kill)  # it waits for workers for ever
+        wait_for(lambda: len(shards()) > 5, program)
+        done = {path: path.stat().st_mtime_ns for path in shards()}
+        kill_group(workers[0])
+        output, _ = program.communicate(timeout=300)
     assert 5 < len(done) < 50
     assert program.returncode == 0
     assert json.loads(output.splitlines()[-1]) == {
