@@ -196,7 +196,7 @@ class Page:
                 f"target must be one of {', '.join(self._targets)}. Received: "
                 f"{target!r:.40}",
             )
-        return self._model.target_token(target)
+        return language_tokens.token_of(target)
 
     def _answer(self, protected: ProtectedText, outputs: Mapping[str, Any]) -> _Answer:
         """Return an answer, and the words of a sentence and where they come from."""
