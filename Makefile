@@ -116,7 +116,7 @@ multi30k: $(MULTI30K_MODELS) ## train two models on TEXT, evaluate both together
 test: install ## run the quick tests
 	$(PYTEST) -m "not long and not release"
 
-testlong: install ## run the tests that take five seconds or more
+testlong: install ## run longer tests, which show that each path works
 	$(PYTEST) -m "long and not release"
 
 testrelease: install ## run those that only a release needs: kills, measurements, more cases
