@@ -25,6 +25,7 @@ INSTALL_REQUIRES = [
     # Scripts and word boundaries of Unicode.
     "regex>=2024.11",
     # Files of published models.
+    "huggingface_hub>=2.4,<3",
     "pyyaml>=6,<7",
     "safetensors>=0.5,<1",
     "absl-py>=2.1,<3",
@@ -47,6 +48,8 @@ SERVER = [
     "uvicorn>=0.54,<1",
 ]
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
+# Weights that are published only as a pickle.
+PYTORCH = ["torch>=2.6,<3"]
 # With Dask, for a cluster of one's own.
 BEAM = ["apache-beam[dask]>=2.77,<3"]
 # Alignments of words.
@@ -88,6 +91,7 @@ EXTRAS_REQUIRE = {
     "server": SERVER,
     "ctranslate2": CTRANSLATE2,
     "beam": BEAM,
+    "pytorch": PYTORCH,
     "align": ALIGN,
     "filter": FILTER,
     "mecab": MECAB,

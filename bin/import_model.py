@@ -1,11 +1,13 @@
 """Make a model_dir from a published model: OPUS-MT, Marian, M2M-100 or NLLB.
 
-    python bin/import_model.py --input=opus-mt-en-de --model_dir=runs/en_de
+    python bin/import_model.py --input=Helsinki-NLP/opus-mt-en-de --model_dir=runs/en_de
     echo "Hello!" | python bin/translate.py --model_dir=runs/en_de
 
---input is a folder with the model's files: config.json, model.safetensors and
-vocabularies of Hugging Face, or decoder.yml, .npz and vocabularies of Marian, with
-source.spm and target.spm. All other programs use the result like a model trained here.
+--input is the name of a model on the Hugging Face Hub, OWNER/MODEL or
+OWNER/MODEL@REVISION, whose files go into the cache of the Hub's client; or a folder
+with such files: config.json, model.safetensors and vocabularies of Hugging Face, or
+decoder.yml, .npz and vocabularies of Marian, with source.spm and target.spm. All other
+programs use the result like a model trained here.
 
     python bin/import_model.py --input=m2m100_418M --model_dir=runs/m2m100 \
         --source_language=en --target_language=de
@@ -16,6 +18,7 @@ or left over, and a damaged file end the program with one line; nothing is writt
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 
@@ -26,7 +29,11 @@ if not __package__:  # run as a file: the checkout need not be installed
 
 from keras_transformer.cli import programs, startup
 
-_INPUT = flags.DEFINE_string("input", None, "Folder of the published model.")
+_INPUT = flags.DEFINE_string(
+    "input",
+    None,
+    "Folder of the published model, or its name on the Hugging Face Hub.",
+)
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "Folder to write.")
 _FORMAT = flags.DEFINE_enum(
     "format",
@@ -50,14 +57,16 @@ def main() -> dict:
     """Import the model and return the JSON summary."""
     programs.check_given(_INPUT, _MODEL_DIR)
     startup.import_tensorflow(onednn=False)
-    from keras_transformer.pretrained import importing
+    from keras_transformer.pretrained import hub, importing
 
+    name = None if os.path.exists(_INPUT.value) else hub.parse(_INPUT.value)
     summary = importing.import_model(
-        _INPUT.value,
+        hub.download(name) if name else _INPUT.value,
         _MODEL_DIR.value,
         model_format=_FORMAT.value,
         source_language=_SOURCE_LANGUAGE.value,
         target_language=_TARGET_LANGUAGE.value,
+        name=name and str(name),
     )
     print(
         f"imported {_INPUT.value} ({summary['family']}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import os
+import pathlib
 import platform
 from typing import Any
 
@@ -75,6 +76,16 @@ def device() -> str:
 def cpu_features() -> str:
     """Return the names of the CPU's instruction sets; "" if unknown."""
     return _cpu_field("flags") or _cpu_field("Features")  # x86, ARM
+
+
+def cache_folder(name: str) -> pathlib.Path:
+    """Return a folder of the user's cache for files of one kind; it may not exist.
+
+    Raises:
+        RuntimeError: If the user has no home.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "keras_transformer" / name
 
 
 def _cpu_field(name: str) -> str:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import os
 import pathlib
 import re
 import sys
@@ -58,7 +59,10 @@ class ModelFlags:
         has_ensemble: bool = False,
     ):
         self.model_dir = flags.DEFINE_string(
-            "model_dir", None, "Folder of a trained model."
+            "model_dir",
+            None,
+            "Folder of a trained model, or the name of a published one on the Hugging "
+            "Face Hub, such as Helsinki-NLP/opus-mt-en-de.",
         )
         self.checkpoint = flags.DEFINE_string(
             "checkpoint",
@@ -150,6 +154,15 @@ class ModelFlags:
             )
 
     @functools.cached_property
+    def folder(self) -> str | os.PathLike:
+        """The folder of --model_dir; a published model is imported at first."""
+        from keras_transformer.opening import folder_of
+
+        has_languages = self.source_language is not None
+        languages = self.languages() if has_languages else (None, None)
+        return folder_of(self.model_dir.value, languages)
+
+    @functools.cached_property
     def config(self) -> dict[str, Any]:
         """The `config.json` of --model_dir, read without importing TensorFlow.
 
@@ -166,7 +179,7 @@ class ModelFlags:
         """Return the folder of --model_dir; FileNotFoundError if it has no model."""
         from keras_transformer.runs.model_dir import ModelDir
 
-        model_dir = ModelDir(self.model_dir.value)
+        model_dir = ModelDir(self.folder)
         model_dir.check_is_run()
         return model_dir
 
@@ -193,9 +206,7 @@ class ModelFlags:
             return []
         from keras_transformer.opening import ensembles
 
-        return ensembles.choose(
-            self.model_dir.value, self.ensemble.value, self.languages()
-        )
+        return ensembles.choose(self.folder, self.ensemble.value, self.languages())
 
     def languages(self) -> tuple[str | None, str | None]:
         """Return the codes of source and target language, for `open_model`."""
@@ -228,9 +239,9 @@ class ModelFlags:
         load = functools.partial(open_model, use=use, sampling=sampling)
         if (export := self._export()) is not None:
             return functools.partial(load, export)
-        self.run()
+        folder = self.run().path
         options = {**self.options(), **options}
-        return functools.partial(load, self.model_dir.value, **options)
+        return functools.partial(load, folder, **options)
 
     def open(
         self, use: str | None, sampling: Sampling | None = None, **options: Any

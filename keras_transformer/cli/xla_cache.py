@@ -64,8 +64,7 @@ def folder() -> str | None:
 
 def _root() -> pathlib.Path:
     """Return the folder of the user for all machines."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "keras_transformer" / "xla"
+    return hardware.cache_folder("xla")
 
 
 def _machine() -> str:

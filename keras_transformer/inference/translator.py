@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+import keras_transformer
 from keras_transformer import given_texts, tasks
 from keras_transformer.config import (
     DecodingConfig,
@@ -55,6 +57,25 @@ class Translator(SequenceGenerator):
     """
 
     task = tasks.TRANSLATION
+
+    @classmethod
+    def from_pretrained(cls, model: str | os.PathLike, **options: Any) -> Translator:
+        """Return the translator of a model, ready for many texts.
+
+        Args:
+            model: The folder of a run, or the name of a published model on the Hugging
+                Face Hub; as in `keras_transformer.open_model`.
+            **options: As in `keras_transformer.open_model`.
+
+        Raises:
+            ValueError: If it is an export, and as `keras_transformer.open_model`.
+        """
+        translator = keras_transformer.open_model(model, **options).searcher
+        if translator is None:
+            raise ValueError(
+                f"{model} is an export, whose search is in its graph: use open_model."
+            )
+        return translator
 
     def __init__(
         self,

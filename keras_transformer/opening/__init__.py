@@ -1,4 +1,4 @@
-"""The way to a model: of a run, of an export, or an imported one."""
+"""The way to a model: of a run, of an export, an imported one, or one on a hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def open_model(
 
     Args:
         path: The folder of a run or of an imported model, or of a version of an export,
-            EXPORT_DIR/VERSION, local or remote (gs://).
+            EXPORT_DIR/VERSION, local or remote (gs://); or the name of a published
+            model, see `folder_of`.
         use: What `run_batch` does, or "serve"; see `opened_model.USES`. None, for a
             run: its `searcher` is as trained, for what needs its model.
         sampling: For the use "sample": how to draw.
@@ -42,13 +43,15 @@ def open_model(
             searched.
 
     Raises:
-        FileNotFoundError: If there is no model or no shortlist.
+        FileNotFoundError: If there is no model or no shortlist, or the Hub has no model
+            of this name or cannot be reached.
         ValueError: If it is not for this use, an option does not fit it, or it is
             damaged.
         TypeError: If there is no such option.
     """
     if use is not None:
         check_choice("use", use, USES)
+    path = folder_of(path, options.get("languages", (None, None)))
     if (pathlib.Path(path) / "config.json").is_file():
         from keras_transformer.opening.of_run import open_run
 
@@ -64,3 +67,29 @@ def open_model(
             f"{', '.join(given) or f'use={use}'}."
         )
     return open_export(path, use, sampling)
+
+
+def folder_of(
+    model: str | os.PathLike, languages: tuple[str | None, str | None] = (None, None)
+) -> str | os.PathLike:
+    """Return the folder of a model: a path as it is, a name as the model's model_dir.
+
+    What is no path here may be the name of a published model on the Hugging Face Hub,
+    OWNER/MODEL or OWNER/MODEL@REVISION. It is downloaded and imported at first, and
+    then kept in the user's cache.
+
+    Args:
+        model: The path or the name.
+        languages: Codes of source and target language, which M2M-100 and NLLB need.
+
+    Raises:
+        FileNotFoundError: If the Hub has no model of this name or cannot be reached.
+        ValueError: If it is a model that cannot be imported.
+        OSError: If its files cannot be downloaded or written.
+    """
+    if os.path.exists(model):
+        return model
+    from keras_transformer.pretrained import hub
+
+    name = hub.parse(model)
+    return model if name is None else hub.imported(name, *languages)

@@ -37,7 +37,7 @@ from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_PICKLE = "pytorch_model.bin"
+PICKLE = "pytorch_model.bin"
 # SentencePiece model of M2M-100 and NLLB.
 _MULTILINGUAL = "sentencepiece.bpe.model"
 
@@ -106,6 +106,17 @@ _OPTION_FILES = (
     "languages.json",
     "special_tokens_map.json",
 )
+# All that is read of a model, as patterns of names; without the pickle.
+FILES = (
+    *_OPTION_FILES,
+    WEIGHTS,
+    "model-*.safetensors",
+    "vocab.json",
+    "target_vocab.json",
+    _MULTILINGUAL,
+    "source.spm",
+    "target.spm",
+)
 # Types of tensors that can be read, as safetensors names them.
 _DTYPES = ("F64", "F32", "F16", "BF16")
 # Values of a tensor that are read at once: 32 MiB.
@@ -150,14 +161,9 @@ def read(
             damaged.
     """
     options = _read_options(folder / "config.json")
+    family = _family(options)
     names = _optional_json(folder / "tokenizer_config.json")
     check_numbers(names, "model_max_length")
-    family = options.get("model_type")
-    if family not in ("marian", "m2m_100"):
-        raise ValueError(
-            f"{folder}/config.json: model_type is {family!r}; marian (OPUS-MT) and "
-            "m2m_100 can be read."
-        )
     # MarianMTModel's default is another.
     options.setdefault("scale_embedding", family == "m2m_100")
     check_options(options, _SUPPORTED)
@@ -206,6 +212,21 @@ def read(
         ),
         notes=(*settings.notes, *_notes(names)),
     )
+
+
+def check_family(path: pathlib.Path) -> None:
+    """Raise ValueError unless a config.json is of a model that can be read."""
+    _family(read_json(path))
+
+
+def _family(options: Options) -> str:
+    family = options.get("model_type")
+    if family not in _TOKENIZERS:
+        raise ValueError(
+            f"{options.path}: model_type is {family!r}; marian (OPUS-MT) and m2m_100 "
+            "can be read."
+        )
+    return family
 
 
 def _marian_own(options: dict[str, Any], sources: WeightFiles) -> dict[str, Any]:
@@ -327,8 +348,8 @@ class WeightFiles:
             path = folder / WEIGHTS
             with _opened(path) as weights:
                 self._file_of = dict.fromkeys(weights.keys(), path)
-        elif (folder / _PICKLE).is_file():
-            path = folder / _PICKLE
+        elif (folder / PICKLE).is_file():
+            path = folder / PICKLE
             self._unpickled = _unpickle(path)
             self._file_of = dict.fromkeys(self._unpickled, path)
         else:
@@ -380,8 +401,8 @@ def _unpickle(path: pathlib.Path) -> dict[str, np.ndarray]:
         import torch
     except ImportError as error:
         raise ValueError(
-            f"{path} is a pickle, which only PyTorch can read: install torch, or "
-            f"convert the file to {WEIGHTS} elsewhere."
+            f"{path} is a pickle, which only PyTorch can read: install "
+            f"keras_transformer[pytorch], or convert the file to {WEIGHTS} elsewhere."
         ) from error
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)

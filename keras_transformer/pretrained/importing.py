@@ -29,6 +29,7 @@ def import_model(
     model_format: str = "auto",
     source_language: str | None = None,
     target_language: str | None = None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Read a published model and write it as a model_dir.
 
@@ -39,6 +40,7 @@ def import_model(
         source_language: Code of the source language, such as "en". M2M-100 and NLLB
             need it; for other models it is recorded instead of their own.
         target_language: The same for the target language.
+        name: The model's name on the Hugging Face Hub, to be recorded.
 
     Returns:
         "family", "parameters", "model_dir", and "notes": what differs from the library
@@ -72,7 +74,11 @@ def import_model(
         target_language=published.target_language,
         tokenizer_hash=published.tokenizer.fingerprint,
         default_language=_default_language(published),
-        origin={"family": published.family, "sha256": sums},
+        origin={
+            "family": published.family,
+            **({"name": name} if name else {}),
+            "sha256": sums,
+        },
     )
     place.write(model, published.tokenizer, config)
     return {

@@ -28,6 +28,8 @@ from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 _OPTIONS = "special:model.yml"
 _DECODER = "decoder.yml"
+# All that is read of a model, as patterns of names.
+FILES = ("*decoder.yml", "*.npz", "*.yml", "*.spm")
 _SUPPORTED = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),

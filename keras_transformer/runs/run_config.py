@@ -43,7 +43,8 @@ class RunConfig:
     # The target language of texts that do not tell theirs, if a model is told it by the
     # text; None: they have to tell it.
     default_language: str | None = None
-    # An imported model: its family, and the SHA-256 of the files that were read.
+    # An imported model: its family, its name on the Hugging Face Hub if it is from
+    # there, and the SHA-256 of the files that were read.
     origin: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
