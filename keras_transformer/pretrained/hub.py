@@ -125,6 +125,33 @@ def imported(
     return model_dir
 
 
+def upload(folder: str | os.PathLike, name: Name) -> str:
+    """Upload the files of a folder to the Hub; a repository that is absent is made.
+
+    Args:
+        folder: The files.
+        name: The repository, and the branch; None: the main branch.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        OSError: If the Hub does not take them.
+    """
+    api = huggingface_hub.HfApi()
+    try:
+        address = api.create_repo(name.repository, exist_ok=True)
+        api.upload_folder(
+            repo_id=name.repository, revision=name.revision, folder_path=folder
+        )
+    except errors.HTTPError as error:
+        raise OSError(
+            f"{api.endpoint} did not take {folder} as {name} ({_first_line(error)}): "
+            f"{_LOG_IN}, of one who may write there."
+        ) from error
+    return str(address)
+
+
 def _pickle(name: Name, files: Collection[str]) -> list[str]:
     """Return the pickle of a model that has no other weights, if it can be read.
 

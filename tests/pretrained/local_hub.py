@@ -79,6 +79,35 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self):
         self.do_GET()
 
+    def do_POST(self):
+        """Take a repository and files, all of them as regular files of git."""
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if "Authorization" not in self.headers:
+            self._send(401, b"{}", {"X-Error-Message": "Invalid username or password."})
+        elif path == "/api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked['organization']}/{asked['name']}"
+            self.hub.models.setdefault(name, self.hub.folder_for_uploads)
+            self._send_json({"url": f"http://{self.headers['Host']}/{name}"})
+        elif path == "/api/validate-yaml":
+            self._send_json({"errors": [], "warnings": []})
+        elif "/preupload/" in path:
+            files = json.loads(body)["files"]
+            kinds = {"uploadMode": "regular", "shouldIgnore": False}
+            files = [{"path": file["path"], **kinds} for file in files]
+            self._send_json({"files": files})
+        else:
+            name = _API.fullmatch(path)[1]
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    file = self.hub.models[name] / line["value"]["path"]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(base64.b64decode(line["value"]["content"]))
+            commit = self.hub.commit_of(name)
+            address = f"http://{self.headers['Host']}/{name}/commit/{commit}"
+            self._send_json({"commitUrl": address, "commitOid": commit})
+
     def do_GET(self):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         if match := _API.fullmatch(path):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import huggingface_hub
+import numpy as np
 import pytest
 
 import keras_transformer as kt
@@ -248,6 +249,39 @@ def test_a_token_opens_a_private_model(local_hub, monkeypatch):
     local_hub.private.add(NAME)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert (folder_of(NAME) / "config.json").is_file()
+
+
+def convert(program_of, tmp_path, name):
+    """Convert the imported model and push it; return the summary."""
+    return program_of("export/convert_huggingface.py")(
+        model_dir=NAME, output_dir=str(tmp_path / "converted"), push_to_hub=name
+    )
+
+
+def test_a_converted_model_is_pushed_and_found(
+    local_hub, tmp_path, monkeypatch, program_of
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    summary = convert(program_of, tmp_path, "me/mine")
+    assert summary["address"] == f"{local_hub.address}/me/mine"
+    model = kt.open_model("me/mine").searcher.model
+    own = kt.open_model(NAME).searcher.model
+    assert model.config == own.config
+    np.testing.assert_array_equal(model.get_weights()[0], own.get_weights()[0])
+    names = {path.name for path in local_hub.files_of("me/mine")}
+    assert {"README.md", "config.json", "model.safetensors"} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("me/mine", "did not take .*converted as me/mine .*401.*: log in with `hf"),
+        ("./mine", "--push_to_hub must be OWNER/MODEL or OWNER/MODEL@BRANCH"),
+    ],
+)
+def test_what_cannot_be_pushed_is_said(local_hub, tmp_path, program_of, name, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        convert(program_of, tmp_path, name)
 
 
 def test_a_full_disk_leaves_nothing_behind(local_hub, tmp_path, monkeypatch):
