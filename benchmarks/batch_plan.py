@@ -6,7 +6,7 @@
 plans batches of pairs with lengths typical of news, without their tokens, then reads
 one batch of each of two epochs, which shuffles them. With --corpora, the pairs are of
 several corpora of equal size whose weights double: 1, 2, 4, ... Prints one line of
-JSON; its keys are explained in docs/performance/measuring.md.
+JSON; its keys are explained in benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 makes a model with random weights and a vocabulary of numbers, exports it the same as
 export/export_saved_model.py, loads the export, and times the translation of
 --batch_size texts of --source_length tokens to outputs of --steps tokens. Prints one
-line of JSON; its keys are explained in docs/performance/measuring.md. Fails if the
+line of JSON; its keys are explained in benchmarks/README.md. Fails if the
 scores of the search, in float32, differ from those of a teacher-forced pass without
 cache.
 """

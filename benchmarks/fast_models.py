@@ -6,7 +6,7 @@
 translates the source with each export, alternating for --rounds rounds: in batches, and
 its first --sentences lines one by one. Each has translated everything once before.
 Prints a line of JSON for each export; its keys are explained in
-docs/performance/measuring.md.
+benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 plans the batches of a training split the same as bin/train.py, or those of random
 tokens with lengths typical of news. Reads --batches of them and prints one line of
-JSON; its keys are explained in docs/performance/measuring.md. Put `taskset --cpu-list
+JSON; its keys are explained in benchmarks/README.md. Put `taskset --cpu-list
 0` in front to use only one core.
 """
 

@@ -6,7 +6,7 @@ makes a model with random weights and a vocabulary of numbers, exports it the sa
 export/export_saved_model.py, and loads the export. Translates alternating --short_texts
 texts of --short_length tokens, --long_texts of --long_length, and all of them in one
 batch. Every output has --steps tokens, regardless of its source. Prints one line of
-JSON; its keys are explained in docs/performance/measuring.md.
+JSON; its keys are explained in benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ starts the server on a free port of this machine and translates the first --text
 one by one, which gives the right answers and the rate without batches. Then --users
 users send lines drawn at random, each the next as soon as it has an answer, for
 --seconds, and for a quarter of it to a server with room for few texts. Every answer is
-compared. Prints a line of JSON for each; keys are in docs/performance/measuring.md.
+compared. Prints a line of JSON for each; keys are in benchmarks/README.md.
 Needs the extras server and load.
 """
 

@@ -6,7 +6,7 @@ makes a model with random weights and a vocabulary of numbers as a model_dir, an
 exports it. Then times, alternating and each in a process of its own, bin/translate.py
 on one sentence with each of the two, the parts of the same work, and bin/train.py on
 the phrasebook up to its first step. Prints one line of JSON; its keys are
-explained in docs/performance/measuring.md.
+explained in benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 trains the model the same as bin/train.py, on one batch of random tokens without
 padding: a short untimed `fit`, then one of --steps. Prints one line of JSON; its keys
-are explained in docs/performance/measuring.md. --rows, --source_length, --target_length
+are explained in benchmarks/README.md. --rows, --source_length, --target_length
 and the fields of the preset have flags.
 """
 

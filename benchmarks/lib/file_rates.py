@@ -35,7 +35,7 @@ def described(
     num_few: int,
     num_lines: int,
 ) -> dict[str, float]:
-    """Return the numbers of a program: see docs/performance/measuring.md.
+    """Return the numbers of a program: see benchmarks/README.md.
 
     Args:
         few: Runs on the short file, one a round.

@@ -38,6 +38,7 @@ class Command:
 def pages(repository):
     """Return the documents that show commands, as paths from the root."""
     found = [*repository.glob("*.md"), *sorted(repository.glob("docs/**/*.md"))]
+    found += sorted(repository.glob("benchmarks/*.md"))
     return [str(page.relative_to(repository)) for page in found]
 
 

@@ -302,7 +302,7 @@ PAGES = [
     "docs/how_to/parsing.md",
     "docs/how_to/table3.md",
     "docs/how_to/converting.md",
-    "docs/performance/measuring.md",
+    "benchmarks/README.md",
 ]
 
 
@@ -421,7 +421,7 @@ def prepare(folder, repository, page):
         (path / "words.txt").write_text("the fox sees the dog .\n", encoding="utf-8")
     if name in ("documents.md", "bulk_translation.md"):
         (path / "terms.tsv").write_text("dog\tHund\nAnna\n", encoding="utf-8")
-    if name in ("table3.md", "measuring.md"):
+    if name in ("table3.md", "README.md"):
         link = path / "data" / "multi30k"
         if not link.exists():
             link.symlink_to(path / "data" / "my")

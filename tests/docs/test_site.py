@@ -29,6 +29,12 @@ def site(repository, tmp_path_factory):
     return folder
 
 
+def written(repository):
+    """Return every document: of the root, of the site and of the measurements."""
+    folders = ("*.md", "docs/**/*.md", "benchmarks/*.md")
+    return [page for pattern in folders for page in repository.glob(pattern)]
+
+
 class Loaded(html.parser.HTMLParser):
     """Collects what a browser loads for a page; links that are followed are not."""
 
@@ -106,7 +112,7 @@ def test_every_preset_is_in_the_reference(reference):
 def test_the_documents_use_the_words_of_the_field(repository):
     """Words that only this project used to say are gone."""
     odd = r"panel|ladder|rung|kept_weights|laid out|by turns|as of `"
-    for page in (repository / "README.md", *repository.glob("docs/**/*.md")):
+    for page in written(repository):
         assert not re.search(odd, page.read_text(encoding="utf-8")), page
 
 
@@ -137,8 +143,20 @@ def test_contributors_are_told_the_floors_that_imports_are_checked_by(repository
 
 def test_every_file_of_the_project_that_a_page_names_exists(repository):
     roots = ["", "keras_transformer", "benchmarks", "robustness"]
-    for page in (*repository.glob("*.md"), *repository.glob("docs/**/*.md")):
+    for page in written(repository):
         named = set(re.findall(r"`([\w./]+\.py)\b", page.read_text(encoding="utf-8")))
         for name in named - {"write_text.py"}:  # which the tutorial has written
             paths = [repository / root / name for root in roots]
             assert any(path.is_file() for path in paths), (page.name, name)
+
+
+def test_every_file_that_the_measurements_name_exists(repository):
+    """Links of benchmarks/*.md, and those files where the site names them."""
+    for page in repository.glob("benchmarks/*.md"):
+        links = re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text("utf-8"))
+        assert links, page
+        for link in links:
+            assert (page.parent / link).is_file(), (page.name, link)
+    for page in repository.glob("docs/**/*.md"):
+        for name in re.findall(r"`(benchmarks/\w+\.md)`", page.read_text("utf-8")):
+            assert (repository / name).is_file(), (page.name, name)
