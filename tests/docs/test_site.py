@@ -93,6 +93,19 @@ def test_every_flag_is_in_the_reference(reference):
     assert [flag.name for flag in flags][:2] == ["saved_model", "input"]
 
 
+@pytest.mark.long
+def test_every_program_and_flag_of_the_faq_exists(reference, repository):
+    """Each answer has a link, and names only what there is."""
+    page = (repository / "docs" / "faq.md").read_text(encoding="utf-8")
+    answers = page.split("\n### ")[1:]
+    assert len(answers) == 20
+    assert all("](" in answer for answer in answers)
+    programs = reference.programs("bin", "export")
+    known = {flag.name for path in programs for flag in reference.flags_of(path)}
+    assert set(re.findall(r"--(\w+)", page)) <= known
+    assert set(re.findall(r"(?:bin|export)/\w+\.py", page)) <= set(programs)
+
+
 def test_every_program_is_in_the_reference(reference, repository):
     listed = reference.programs("bin", "export", "benchmarks", "robustness")
     assert {"bin/train.py", "export/client.py", "benchmarks/decode.py"} <= set(listed)
