@@ -62,6 +62,7 @@ STEPS = ["--train_steps=20", "--warmup_steps=10", "--checkpoint_every_steps=5"]
 STEPS += ["--tokens_per_batch=300", "--evaluate_every_steps=20", "--average_last=2"]
 STEPS += ["--bleu_sentences=0"]
 SEARCH = ["--extra_decode_length=3", "--max_input_length=40"]
+SERVED = "python export/serve.py --saved_model=exports/my/1"
 WRITE_TEXT = "python examples/write_phrasebook.py"
 # What makes a program's work small.
 SMALL = {
@@ -214,15 +215,22 @@ def lines_of(path):
 def worked(repository, program_of, tmp_path_factory):
     """The folder after the tutorial, with what it printed, and a server."""
     folder = Folder(tmp_path_factory.mktemp("tutorial"), repository, program_of)
-    served = "python -m tests.export.small_server exports/my/1"
-    local = [(re.escape(served), "true"), (r"^(curl|python export/client).*", "true")]
+    local = [(re.escape(SERVED), "true"), (r"^(curl|python export/client).*", "true")]
     printed = folder.run_page(repository, "docs/tutorial.md", local)
-    assert any(
-        command.text == served
-        for command in commands.commands(repository, "docs/tutorial.md")
-    )
+    with started(folder, "python -m tests.export.small_server exports/my/1") as server:
+        words = [server.stdout.readline().split() for _ in range(2)]
+        addresses = {
+            protocol.removeprefix("--protocol="): address.removeprefix("--server=")
+            for protocol, address in words
+        }
+        yield folder, printed, addresses
+
+
+@contextlib.contextmanager
+def started(folder, command):
+    """Yield the process of a server that a command starts in a folder."""
     with subprocess.Popen(
-        ["bash", "-c", f"exec {served}"],
+        ["bash", "-c", f"exec {command}"],
         cwd=folder.path,
         env=folder.environment,
         stdout=subprocess.PIPE,
@@ -230,21 +238,30 @@ def worked(repository, program_of, tmp_path_factory):
         text=True,
     ) as server:
         try:
-            words = [server.stdout.readline().split() for _ in range(2)]
-            addresses = {
-                protocol.removeprefix("--protocol="): address.removeprefix("--server=")
-                for protocol, address in words
-            }
-            yield folder, printed, addresses
+            yield server
         finally:
             server.terminate()  # Ctrl-C may be ignored where the tests run
 
 
-def served_locally(addresses):
-    """Return what lets the commands of a page ask the small server."""
-    served = re.escape("python -m tests.export.small_server exports/my/1")
+def shows(repository, page, text):
+    """Return whether a page has a command."""
+    return any(command.text == text for command in commands.commands(repository, page))
+
+
+def asking(server):
+    """Return what lets the commands of a page ask `export/serve.py` on its port."""
+    address = server.stdout.readline().split()[-1].removeprefix("http://")
     return [
-        (served, "true"),  # it runs already
+        (re.escape(SERVED), "true"),  # it runs already
+        ("localhost:8501", address),
+        ("^curl ", "curl -sS --fail "),
+    ]
+
+
+def served_locally(addresses):
+    """Return what lets a page about TensorFlow Serving ask the small server."""
+    return [
+        (re.escape(SERVED), "true"),
         (r"(?<=--model_name=)\w+", "small"),
         (r"(?<=/v1/models/)\w+(?=:predict)", "small"),
         (r"--server=\S+(?= --protocol=rest)", f"--server={addresses['rest']}"),
@@ -262,18 +279,20 @@ def test_the_tutorial_leads_to_a_served_model(repository, worked):
         assert (folder.path / name).exists(), name
     assert (folder.path / "exports" / "my" / "1" / "saved_model.pb").exists()
     assert any("sacreBLEU" in text for text in printed)
+    assert shows(repository, "docs/tutorial.md", SERVED)
     asked = [
-        command
+        command.text
         for command in commands.commands(repository, "docs/tutorial.md")
         if command.text.startswith(("curl", "python export/client"))
     ]
     assert len(asked) == 2
-    for command in asked:
-        text = command.text
-        for pattern, replacement in served_locally(addresses):
-            text = re.sub(pattern, replacement, text)
-        answer = folder.run(text)
-        assert "translation" in answer or not answer
+    with started(folder, f"{SERVED} --port=0") as server:
+        replace = asking(server)
+        for text in asked:
+            for pattern, replacement in replace:
+                text = re.sub(pattern, replacement, text)
+            answer = folder.run(text)
+            assert "outputs" in answer or not answer
     assert len(lines_of(folder.path / "translated.de")) == 200
 
 
@@ -331,28 +350,9 @@ def test_the_commands_of_a_page_run(repository, worked, page):
 def test_the_commands_of_the_local_server_run(repository, worked):
     """With the server that the page starts, on another port."""
     folder, _, _ = worked
-    served = "python export/serve.py --saved_model=exports/my/1"
-    assert any(
-        command.text == served
-        for command in commands.commands(repository, LOCAL_SERVER)
-    )
-    with subprocess.Popen(
-        ["bash", "-c", f"exec {served} --port=0"],
-        cwd=folder.path,
-        env=folder.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        try:
-            address = server.stdout.readline().split()[-1].removeprefix("http://")
-            replace = [
-                (f"^{served}$", "true"),  # it runs already
-                ("localhost:8501", address),
-                ("^curl ", "curl -sS --fail "),
-            ]
-            printed = "".join(folder.run_page(repository, LOCAL_SERVER, replace))
-        finally:
-            server.terminate()
+    assert shows(repository, LOCAL_SERVER, SERVED)
+    with started(folder, f"{SERVED} --port=0") as server:
+        printed = "".join(folder.run_page(repository, LOCAL_SERVER, asking(server)))
     assert server.returncode == 0
     for part in ("translatedText", "outputs", "AVAILABLE", "batch_size_bucket"):
         assert part in printed
