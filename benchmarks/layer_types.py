@@ -1,6 +1,6 @@
 """How does the time of a layer grow with length and width? Compares with Table 1.
 
-    python benchmarks/layer_types.py --output_dir=docs/performance
+    python benchmarks/layer_types.py --output_dir=benchmarks
 
 times one layer of each type of Table 1 over lengths n and widths d, fits the exponents
 of n and d, and writes layer_types.md and layer_types.png. It takes about five minutes
@@ -234,7 +234,7 @@ def table(results: list[dict[str, Any]], machine: dict[str, Any]) -> str:
     lines = [
         "# Table 1, measured",
         "",
-        "`python benchmarks/layer_types.py --output_dir=docs/performance`, "
+        "`python benchmarks/layer_types.py --output_dir=benchmarks`, "
         f"{machine['date']}, "
         f"{machine['cpu']}, {machine['cores']} cores, TensorFlow "
         f"{machine['tensorflow']}, float32, forward pass of one sequence.",

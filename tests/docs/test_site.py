@@ -173,3 +173,42 @@ def test_every_file_that_the_measurements_name_exists(repository):
     for page in repository.glob("docs/**/*.md"):
         for name in re.findall(r"`(benchmarks/\w+\.md)`", page.read_text("utf-8")):
             assert (repository / name).is_file(), (page.name, name)
+
+
+# Pages whose paragraphs are still divided elsewhere.
+LONG_PARAGRAPHS = {"local_server.md", "python.md"}
+
+
+def test_the_site_can_be_read_in_an_evening(repository):
+    """At most 20,000 words as `wc -w` counts them, and paragraphs of at most 80.
+
+    Code blocks, table cells and front matter count as words. Pages that are generated
+    from the code and files that a page includes do not. A paragraph is text between
+    blank lines, an item of a list is one of its own, and tables, code and headings are
+    none.
+    """
+    words = 0
+    for page in repository.glob("docs/**/*.md"):
+        text = page.read_text(encoding="utf-8")
+        words += len(text.split())
+        if page.name not in LONG_PARAGRAPHS:
+            for paragraph in paragraphs(text):
+                assert len(paragraph.split()) <= 80, (page.name, paragraph)
+    assert words <= 20_000
+
+
+def paragraphs(text):
+    """Return the paragraphs of a page, in order."""
+    text = re.sub(r"^```.*?^```$", "\n", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ *(\||#).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *([*+-]|\d+\.) +", "\n\n", text, flags=re.MULTILINE)
+    return [part for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def test_paragraphs_are_told_from_tables_lists_and_code():
+    page = (
+        "# Title\n\nOne two\nthree.\n\n| a | b |\n|---|---|\n\n"
+        "```sh\nls\n\nls\n```\n\n*   four\n    five\n1.  six\n"
+    )
+    found = [paragraph.split() for paragraph in paragraphs(page)]
+    assert found == [["One", "two", "three."], ["four", "five"], ["six"]]
