@@ -1,7 +1,8 @@
-"""Write the Python guide as a notebook: python docs/hooks/notebook.py
+"""Write the Python guide and examples as notebooks: python docs/hooks/notebook.py
 
-Run it after a change of docs/python.md; a test compares the two. Fenced Python blocks
-become cells of code, except those marked `notest`; the rest becomes cells of text.
+Run it after a change of docs/python.md or of an example; tests compare them. Fenced
+Python blocks become cells of code, except those marked `notest`; the rest becomes cells
+of text.
 """
 
 from __future__ import annotations
@@ -11,6 +12,22 @@ import pathlib
 import re
 
 DOCS = pathlib.Path(__file__).resolve().parents[1]
+EXAMPLES = DOCS.parent / "examples"
+# The examples that are notebooks in examples/notebooks/, too.
+NAMES = (
+    "train_with_fit",
+    "other_attention",
+    "callback_and_schedule",
+    "fine_tune_published",
+)
+# For Colab; commands that an example needs follow.
+SETUP = """\
+# The address of your copy of the repository.
+REPOSITORY = "https://github.com/OWNER/keras_transformer"
+!git clone -q {REPOSITORY} keras_transformer
+%cd keras_transformer
+%pip install -q .
+"""
 _CODE = re.compile(r"^```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 
 
@@ -38,6 +55,33 @@ def code(text: str) -> str:
     )
 
 
+def page_of(example: str) -> str:
+    """Return the source of an example as a Markdown page.
+
+    Comments at the margin become text, and so does the docstring without its commands.
+    The last of these starts the example; those before prepare it, in the first cell.
+    """
+    docstring, source = example.removeprefix('"""').split('"""\n', 1)
+    title, commands, text = docstring.split("\n\n", 2)
+    *commands, _ = commands.splitlines()
+    setup = SETUP + "".join(f"!{command.strip()}\n" for command in commands)
+    page = [f"# {title.rstrip('.')}\n\n{text}", _fenced(setup)]
+    source = source.replace('if __name__ == "__main__":\n    main()\n', "main()\n")
+    parts = re.split(r"^((?:# .*\n)+)", source, flags=re.MULTILINE)
+    for number, part in enumerate(parts):
+        is_text = number % 2
+        page.append(re.sub("(?m)^# ", "", part) if is_text else _fenced(part))
+    return "".join(page)
+
+
+def _fenced(code: str) -> str:
+    return "```python\n" + code.strip() + "\n```\n"
+
+
 if __name__ == "__main__":
     page = (DOCS / "python.md").read_text(encoding="utf-8")
     (DOCS / "python.ipynb").write_text(notebook(page), encoding="utf-8")
+    for name in NAMES:
+        example = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        text = notebook(page_of(example))
+        (EXAMPLES / "notebooks" / f"{name}.ipynb").write_text(text, encoding="utf-8")
