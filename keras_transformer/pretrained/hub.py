@@ -12,12 +12,13 @@ import importlib.util
 import os
 import pathlib
 import re
-from collections.abc import Collection, Iterator
+import urllib.parse
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import huggingface_hub
 from huggingface_hub import errors
-from huggingface_hub.utils import WeakFileLock
+from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
 import keras_transformer
 from keras_transformer import atomic_files, hardware
@@ -27,6 +28,7 @@ _NAME = re.compile(
     r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[^@\s]+))?",
     re.ASCII,
 )
+_CONFIG = "config.json"
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
@@ -43,7 +45,13 @@ class Name(NamedTuple):
 def parse(text: str | os.PathLike) -> Name | None:
     """Read OWNER/MODEL or OWNER/MODEL@REVISION; None for all else, such as a path."""
     match = _NAME.fullmatch(os.fspath(text))
-    return Name(match["repository"], match["revision"]) if match else None
+    if match is None:
+        return None
+    try:
+        validate_repo_id(match["repository"])
+    except errors.HFValidationError:
+        return None
+    return Name(match["repository"], match["revision"])
 
 
 def download(name: Name) -> pathlib.Path:
@@ -64,28 +72,21 @@ def download(name: Name) -> pathlib.Path:
         OSError: If the download breaks off, or the disk is full.
     """
     where = {"repo_id": name.repository, "revision": name.revision}
-    wanted = [*huggingface.FILES, *marian.FILES]
     with _explained(name):
         try:
             found = huggingface_hub.HfApi().model_info(**where)
+        except errors.RevisionNotFoundError:
+            raise
         except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
-            response = getattr(error, "response", None)
-            if response is not None and response.status_code < 500:
+            with contextlib.suppress(errors.LocalEntryNotFoundError):
+                return _of_cache(where)
+            if isinstance(error, errors.HfHubHTTPError):  # the Hub has answered
                 raise
-            where["local_files_only"] = True  # the Hub cannot be reached
-        else:
-            files = [file.rfilename for file in found.siblings]
-            if "config.json" in files:
-                config = huggingface_hub.hf_hub_download(
-                    filename="config.json", **where
-                )
-                huggingface.check_family(pathlib.Path(config))
-            elif not any(file.endswith("decoder.yml") for file in files):
-                raise ValueError(
-                    f"{name} has neither config.json (Hugging Face) nor decoder.yml "
-                    "(Marian), so it cannot be imported."
-                )
-            wanted += _pickle(name, files)
+            raise errors.LocalEntryNotFoundError(str(error)) from error
+        wanted = _files_to_read(name, [file.rfilename for file in found.siblings])
+        if _CONFIG in wanted:
+            config = huggingface_hub.hf_hub_download(filename=_CONFIG, **where)
+            huggingface.check_family(pathlib.Path(config), f"{name}/{_CONFIG}")
         return pathlib.Path(
             huggingface_hub.snapshot_download(allow_patterns=wanted, **where)
         )
@@ -107,10 +108,12 @@ def imported(
         As `download` and `importing.import_model`.
     """
     files = download(name)
-    release = keras_transformer.__version__
-    languages = filter(None, (source_language, target_language))
+    codes = [source_language or "", target_language or ""]
+    # Quoted, a code is one part of a path, and has no "+".
+    languages = "+".join(urllib.parse.quote(code, safe="") for code in codes)
+    key = f"{files.name}-{keras_transformer.__version__}-{languages}"
     folder = hardware.cache_folder("models") / name.repository.replace("/", "--")
-    model_dir = folder / "-".join([files.name, release, *languages])
+    model_dir = folder / key
     folder.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(folder / ".importing.lock"):  # another process imports it, too
         if not model_dir.exists():
@@ -152,21 +155,40 @@ def upload(folder: str | os.PathLike, name: Name) -> str:
     return str(address)
 
 
-def _pickle(name: Name, files: Collection[str]) -> list[str]:
-    """Return the pickle of a model that has no other weights, if it can be read.
+def _of_cache(where: Mapping[str, str | None]) -> pathlib.Path:
+    """Return the folder of a model that was downloaded before."""
+    config = huggingface_hub.try_to_load_from_cache(filename=_CONFIG, **where)
+    patterns = huggingface.FILES if isinstance(config, str) else marian.FILES
+    return pathlib.Path(
+        huggingface_hub.snapshot_download(
+            allow_patterns=[*patterns], local_files_only=True, **where
+        )
+    )
+
+
+def _files_to_read(name: Name, files: Collection[str]) -> list[str]:
+    """Return the patterns of the files to download.
 
     Raises:
-        ValueError: If it cannot.
+        ValueError: If there is no model that can be read.
     """
-    has_others = any(file.endswith((".safetensors", ".npz")) for file in files)
-    if has_others or huggingface.PICKLE not in files:
-        return []
+    if _CONFIG not in files:
+        if any(file.endswith("decoder.yml") for file in files):
+            return [*marian.FILES]
+        raise ValueError(
+            f"{name} has neither {_CONFIG} (Hugging Face) nor decoder.yml (Marian), so "
+            "it cannot be imported."
+        )
+    if huggingface.WEIGHTS in files or huggingface.INDEX in files:
+        return [*huggingface.FILES]
+    if huggingface.PICKLE not in files:
+        raise ValueError(f"{name} has no {huggingface.WEIGHTS}.")
     if importlib.util.find_spec("torch") is None:
         raise ValueError(
             f"{name} has its weights only as {huggingface.PICKLE}, which PyTorch "
             "reads: install keras_transformer[pytorch]."
         )
-    return [huggingface.PICKLE]
+    return [*huggingface.FILES, huggingface.PICKLE]
 
 
 @contextlib.contextmanager

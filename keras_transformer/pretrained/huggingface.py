@@ -36,7 +36,7 @@ from keras_transformer.pretrained.published_model import (
 from keras_transformer.tokenization.mapped import MappedTokenizer, pieces_of
 
 WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
+INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 # SentencePiece model of M2M-100 and NLLB.
 _MULTILINGUAL = "sentencepiece.bpe.model"
@@ -101,7 +101,7 @@ _OPTION_FILES = (
     "config.json",
     "generation_config.json",
     "tokenizer_config.json",
-    _INDEX,
+    INDEX,
     "added_tokens.json",
     "languages.json",
     "special_tokens_map.json",
@@ -214,9 +214,16 @@ def read(
     )
 
 
-def check_family(path: pathlib.Path) -> None:
-    """Raise ValueError unless a config.json is of a model that can be read."""
-    _family(read_json(path))
+def check_family(path: pathlib.Path, name: str) -> None:
+    """Raise ValueError unless a config.json is of a model that can be read.
+
+    Args:
+        path: The file.
+        name: What the error calls it.
+    """
+    options = read_json(path)
+    options.path = name
+    _family(options)
 
 
 def _family(options: Options) -> str:
@@ -340,9 +347,9 @@ class WeightFiles:
 
     def __init__(self, folder: pathlib.Path):
         self._unpickled: dict[str, np.ndarray] = {}
-        if (folder / _INDEX).is_file():
-            index = read_json(folder / _INDEX)
-            shards = Options(folder / _INDEX, index["weight_map"])
+        if (folder / INDEX).is_file():
+            index = read_json(folder / INDEX)
+            shards = Options(folder / INDEX, index["weight_map"])
             self._file_of = {name: folder / str(file) for name, file in shards.items()}
         elif (folder / WEIGHTS).is_file():
             path = folder / WEIGHTS

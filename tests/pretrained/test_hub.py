@@ -81,6 +81,8 @@ def files_below(folder):
         ("gs://bucket/model", None),
         ("a/b@", None),
         ("a b/c", None),
+        ("runs/x-", None),
+        ("a/b.git", None),
     ],
 )
 def test_a_name_has_an_owner_and_a_model(text, name):
@@ -125,10 +127,12 @@ def test_a_revision_has_a_place_of_its_own(local_hub):
     assert commit not in hub.imported(hub.parse(NAME)).name
 
 
-def test_a_model_of_marian_has_a_name_too(local_hub, tmp_path):
+def test_a_model_of_marian_has_a_name_too(local_hub, tmp_path, monkeypatch):
     write_marian(tmp_path / "marian")
     local_hub.add("a/marian", tmp_path / "marian")
     assert kt.open_model("a/marian").searcher is not None
+    use(monkeypatch, local_hub.address, tmp_path, offline=True)
+    assert (folder_of("a/marian") / "config.json").is_file()
 
 
 def test_languages_that_a_model_needs_are_those_asked_for(local_hub, tmp_path):
@@ -152,6 +156,28 @@ def test_programs_import_and_evaluate_by_name(local_hub, tmp_path, program_of):
         for model in (NAME, own)
     ]
     assert scores[0] == scores[1]
+
+
+def test_languages_are_part_of_the_place(local_hub, tmp_path):
+    name = hub.parse(NAME)
+    places = {
+        hub.imported(name, *languages)
+        for languages in (
+            (None, None),
+            ("zh-deu", None),
+            ("zh", "deu"),
+            (None, "deu"),
+            ("../../../zh", "deu"),
+        )
+    }
+    assert len(places) == 5
+    assert len({place.parent for place in places}) == 1
+
+
+def test_what_was_imported_is_loaded_if_the_hub_refuses(local_hub):
+    place = folder_of(NAME)
+    local_hub.private.add(NAME)
+    assert folder_of(NAME) == place
 
 
 def test_an_existing_folder_is_no_name(local_hub, tmp_path, monkeypatch):
@@ -184,6 +210,10 @@ def of_another_architecture(local_hub, folder):
 
 def only_a_pickle(local_hub, folder):
     (folder / "model.safetensors").unlink()
+    # What is not read does not count.
+    (folder / "onnx").mkdir()
+    for other in ("outputs.npz", "onnx/model.safetensors"):
+        (folder / other).write_bytes(b"1")
 
 
 def no_model(local_hub, folder):
@@ -208,7 +238,11 @@ def damaged(local_hub, folder):
         (private, NAME, "or only for those who may see it: .*`hf auth login`"),
         (gated, NAME, "accept its conditions: do so at http.*/some-group/opus"),
         (None, f"{NAME}@v7", "opus-mt-en-de has no revision v7 at http"),
-        (of_another_architecture, NAME, "model_type is 'bert'; marian"),
+        (
+            of_another_architecture,
+            NAME,
+            f"{NAME}/config.json: model_type is 'bert'; marian",
+        ),
         (only_a_pickle, NAME, r"install keras_transformer\[pytorch\]"),
         (no_model, NAME, "opus-mt-en-de has neither config.json .* nor decoder"),
         (damaged, NAME, "model.safetensors is damaged"),
