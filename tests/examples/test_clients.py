@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
+from tests.export import shouting_model
 from tests.export.small_server import MODEL_NAME, BatchingModel, serve
 
 LINES = ["A dog runs.", 'say "ä" \\ <b>', "", "tab\tend"]
@@ -17,24 +17,11 @@ CLIENTS = {"client.py": sys.executable, "client.mjs": "node", "client.sh": "sh"}
 NEEDED = {"client.py": "python3", "client.mjs": "node", "client.sh": "curl"}
 
 
-class ShoutingModel(tf.Module):
-    """A fake model with the outputs of an export: "translates" to upper case."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def serve(self, text):
-        return {
-            "translation": tf.strings.upper(text, "utf-8"),
-            "score": -tf.cast(tf.strings.length(text), tf.float32),
-            "truncated": tf.strings.length(text) > 23,
-        }
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """The "HOST:PORT" of a server of the fake model."""
     path = tmp_path_factory.mktemp("export") / "1"
-    model = ShoutingModel()
-    tf.saved_model.save(model, path, signatures={"serving_default": model.serve})
+    shouting_model.save(path)
     with serve(BatchingModel(path)) as addresses:
         yield addresses["rest"]
 

@@ -9,27 +9,15 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
-
-class ShoutingModel(tf.Module):
-    """A fake model: "translates" to upper case and scores by length."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def serve(self, text):
-        return {
-            "translation": tf.strings.upper(text),
-            "score": -tf.cast(tf.strings.length(text), tf.float32),
-            "truncated": tf.strings.length(text) > 23,
-        }
+from tests.export import shouting_model
 
 
 @pytest.fixture(scope="module")
 def saved_model(tmp_path_factory):
     """An export of the fake model with the signature `serving_default`."""
     path = tmp_path_factory.mktemp("export") / "1"
-    model = ShoutingModel()
-    tf.saved_model.save(model, path, signatures={"serving_default": model.serve})
+    shouting_model.save(path)
     return path
 
 
@@ -210,8 +198,7 @@ def test_a_folder_without_a_model_is_named_with_the_remedy(program, tmp_path, ca
 
 
 def test_a_model_without_serving_default_is_rejected(program, tmp_path, capsys):
-    model = ShoutingModel()
-    tf.saved_model.save(model, tmp_path / "1", signatures={"parse": model.serve})
+    shouting_model.save(tmp_path / "1", signature="parse")
     (tmp_path / "in").write_text("a")
     message = "must have the signature 'serving_default'. Received: parse."
     fails_with(program, capsys, message, tmp_path / "1", tmp_path / "in")
