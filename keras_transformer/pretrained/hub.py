@@ -78,11 +78,12 @@ def download(name: Name) -> pathlib.Path:
         except errors.RevisionNotFoundError:
             raise
         except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
-            with contextlib.suppress(errors.LocalEntryNotFoundError):
+            try:
                 return _of_cache(where)
-            if isinstance(error, errors.HfHubHTTPError):  # the Hub has answered
+            except errors.LocalEntryNotFoundError:
+                if isinstance(error, errors.HfHubHTTPError):  # the Hub has answered
+                    raise error from None
                 raise
-            raise errors.LocalEntryNotFoundError(str(error)) from error
         wanted = _files_to_read(name, [file.rfilename for file in found.siblings])
         if _CONFIG in wanted:
             config = huggingface_hub.hf_hub_download(filename=_CONFIG, **where)
