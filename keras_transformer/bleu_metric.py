@@ -55,6 +55,12 @@ def metric(language: str) -> sacrebleu.BLEU:
         ) from error
 
 
+def signature(metric: sacrebleu.BLEU) -> str:
+    """Return sacreBLEU's signature of scores with one reference a sentence."""
+    metric.corpus_score([""], [[""]])  # before, the number of references is unknown
+    return str(metric.get_signature())
+
+
 def is_spaced(language: str) -> bool:
     """Whether the metric takes what spaces separate for words, as 13a does."""
     return not _sacrebleu_code(language)

@@ -66,3 +66,12 @@ def test_words_that_13a_does_not_find_are_warned_of(code, line):
 )
 def test_other_text_is_scored_without_a_warning(code, lines):
     assert bleu_metric.warning_of(code, lines) is None
+
+
+@pytest.mark.parametrize(("code", "tokenizer"), [("de", "13a"), ("zh-TW", "zh")])
+def test_the_signature_is_that_of_scores_with_one_reference(code, tokenizer):
+    metric = bleu_metric.metric(code)
+    signature = bleu_metric.signature(metric)
+    assert f"nrefs:1|case:mixed|eff:no|tok:{tokenizer}|" in signature
+    metric.corpus_score(["Die Katze schläft."], [["Die Katze schläft."]])
+    assert signature == str(metric.get_signature())

@@ -164,6 +164,26 @@ class DataMetadata:
         languages = self.source_language, self.target_language
         return [Part(split, *languages, range(total))]
 
+    def in_brief(self) -> dict[str, Any]:
+        """Return what a run records: where the pairs came from and how many there are.
+
+        With "corpora", those of a mixture that are for training.
+        """
+        return {
+            "dataset": self.dataset,
+            "pairs": {name: split.pairs for name, split in self.splits.items()},
+            "tokenizer": self.tokenizer_kind,
+            "corpora": [
+                {
+                    "name": corpus.name,
+                    "languages": [corpus.source_language, corpus.target_language],
+                    "pairs": corpus.pairs,
+                    "share": corpus.share,
+                }
+                for corpus in self.corpora_of("train")
+            ],
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of `metadata.json`."""
         values = dataclasses.asdict(self)

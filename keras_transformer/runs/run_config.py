@@ -46,6 +46,12 @@ class RunConfig:
     # An imported model: its family, its name on the Hugging Face Hub if it is from
     # there, and the SHA-256 of the files that were read.
     origin: dict[str, Any] | None = None
+    # What the model was trained on, as `DataMetadata.in_brief` says it; None: an
+    # earlier release did not save it.
+    corpus: dict[str, Any] | None = None
+    # The model that training began from: the name of its folder, and what `origin` has
+    # of a published one; None: none.
+    start: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `config.json`."""

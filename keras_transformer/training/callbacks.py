@@ -93,6 +93,8 @@ class Progress(StepCallback):
         state = state or {}
         self._seconds_before = state.get("seconds", 0.0)
         self._flops = state.get("flops", 0.0)
+        # None: an earlier release did not count them.
+        self._all_tokens = state.get("tokens", None if first_step else 0)
         # Earlier releases did not save the cost, so their steps cannot be counted.
         uncounted = 0 if "flops" in state else first_step
         self._cost_since_step = state.get("cost_since_step", uncounted)
@@ -121,6 +123,8 @@ class Progress(StepCallback):
         self._shapes.add(batch.shape)
         self._flops += batch.flops
         self._tokens += batch.num_tokens
+        if self._all_tokens is not None:
+            self._all_tokens += batch.num_tokens
         is_regular = step % self._every_steps == 0 or step == self.total_steps
         # An extra line must not reset the metrics, which all processes share.
         if is_regular or now + seconds - self._last_line > EVERY_SECONDS:
@@ -162,11 +166,13 @@ class Progress(StepCallback):
     def state(self) -> dict[str, Any]:
         """Return what the run has cost, before and after it was resumed.
 
+        "tokens" are real ones, source + target; None: not counted from the first step.
         "cost_since_step" is 0, or the step after which the cost was first recorded.
         """
         return {
             "seconds": self._seconds_before + self._clock() - self._began,
             "flops": self._flops,
+            "tokens": self._all_tokens,
             "cost_since_step": self._cost_since_step,
         }
 

@@ -76,6 +76,22 @@ def check_can_start_from(path: str, config: RunConfig) -> None:
         )
 
 
+def describe(path: str) -> dict[str, Any]:
+    """Return what `config.json` says of the model that a run starts from.
+
+    Args:
+        path: As in `check_can_start_from`.
+
+    Raises:
+        FileNotFoundError: If there is no such model.
+    """
+    model_dir, _ = _locate(path)
+    other = model_dir.read_config()
+    published = dict(other.origin or other.start or {})
+    published.pop("sha256", None)
+    return {**published, "model": model_dir.path.resolve().name}
+
+
 def load_weights(path: str, model: Transformer) -> None:
     """Set a model's weights to those of another model.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import itertools
 import statistics
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import keras
 import sacrebleu
 
-from keras_transformer import data, text_files
+from keras_transformer import bleu_metric, data, hardware, text_files, wording
 from keras_transformer.data.corpus import SIDES
 from keras_transformer.inference.translator import Translator
 from keras_transformer.model.cost import training_flops
@@ -47,6 +48,7 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
     every, is_chief = options.evaluate_every_steps, run.process.is_chief
     measure = measure_of_best(run)
     saved = with_same_measure(run, measure, resume.state)
+    record = make_record(run, measure, resume)
     skipped = divergence.CountSkippedSteps(
         options.max_skipped_steps,
         lambda step: divergence.diagnose(run.model, *planned_batch(run, step - 1)),
@@ -79,10 +81,7 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         first_step=resume.step,
     )
     evaluate.before_best = lambda step, evaluated: save_first(
-        run,
-        folder,
-        step,
-        {**state_of(before_evaluation), **evaluated, "best_measure": measure},
+        run, folder, step, {**state_of(before_evaluation), **evaluated, **record()}
     )
     # "skipped" before others, so that they do not count the step at which it ends
     # `fit`.
@@ -94,7 +93,7 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
             options.checkpoint_every_steps,
             options.minutes_between_checkpoints(),
             # Not of `made`, for the same reason.
-            lambda: {**state_of(with_state), "best_measure": measure},
+            lambda: {**state_of(with_state), **record()},
             lambda: not skipped.is_skipping,
             first_step=resume.step,
         )
@@ -102,6 +101,28 @@ def make_callbacks(run: Run, resume: ResumePoint) -> Callbacks:
         on_train_batch_end=lambda batch, logs: stop_if_asked(run)
     )
     return made
+
+
+def make_record(
+    run: Run, measure: dict[str, Any], resume: ResumePoint
+) -> Callable[[], dict[str, Any]]:
+    """Return a function that says how a run measures, when it began, and where it is.
+
+    "began" is None if an earlier release began it.
+    """
+    today = datetime.date.today().isoformat()
+    constant = {
+        "best_measure": measure,
+        "signatures": sorted(
+            {bleu_metric.signature(part.bleu) for part in _scored_parts(run)}
+        ),
+        "began": resume.state.get("began") if resume.step else today,
+    }
+    replicas = wording.count(run.process.num_replicas, "replica")
+    return lambda: {
+        **constant,
+        "hardware": f"{hardware.in_words(hardware.describe())}, {replicas}",
+    }
 
 
 def say_compiling(run: Run, first_step: int) -> Callbacks:

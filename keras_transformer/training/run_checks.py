@@ -16,7 +16,10 @@ from keras_transformer.training.strategies import Process
 
 # Fields of `config.json` that may change when a run is resumed. The corpus has a check
 # of its own.
-_FREE = {"train_steps", "average_last", "accumulate_steps", "corpus_hash"}
+_FREE = {
+    *("train_steps", "average_last", "accumulate_steps"),
+    *("corpus_hash", "corpus", "start"),
+}
 
 
 def check_weights_are_kept(

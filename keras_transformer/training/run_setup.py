@@ -130,6 +130,7 @@ def resolve(
         task=metadata.task,
         labels_hash=metadata.labels_hash,
         default_language=metadata.default_language,
+        corpus=metadata.in_brief(),
     )
 
 
@@ -174,7 +175,9 @@ def check(context: RunContext) -> RunContext:
     corpus_hash = data.corpus_hash(data_dir)
     if not options.allow_changed_corpus:
         run_checks.check_same_corpus(model_dir, data_dir, corpus_hash)
-    config = dataclasses.replace(config, corpus_hash=corpus_hash)
+    config = dataclasses.replace(
+        config, corpus_hash=corpus_hash, start=start_of(context)
+    )
     run_checks.check_positions(data_dir, config)
     # Raises if a tokenizer of BLEU is not installed.
     validation_parts.scored_parts(data_dir, options.bleu_sentences)
@@ -193,6 +196,14 @@ def check(context: RunContext) -> RunContext:
             "more --train_steps."
         )
     return dataclasses.replace(context, config=config)
+
+
+def start_of(context: RunContext) -> dict[str, Any] | None:
+    """Return what `config.json` says of the model that the run began from, if any."""
+    model_dir, start = context.model_dir, context.options.init_checkpoint
+    if model_dir.checkpoints().latest() is None:
+        return fine_tuning.describe(start) if start else None
+    return model_dir.read_config().start if model_dir.config_path.exists() else None
 
 
 def with_packing_decided(context: RunContext) -> RunConfig:

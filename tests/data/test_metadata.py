@@ -50,6 +50,13 @@ def test_metadata_comes_back_as_written(tmp_path):
     assert read_metadata(tmp_path) == EXAMPLE
 
 
+def test_a_run_records_the_corpora_that_it_learns_from():
+    brief = EXAMPLE.in_brief()
+    assert brief["pairs"] == {"train": 5, "valid": 5}
+    assert [part["name"] for part in brief["corpora"]] == ["news", "back"]
+    assert json.loads(json.dumps(brief)) == brief
+
+
 def test_shapes_of_one_length_are_read_as_of_two(tmp_path):
     values = json.loads(json.dumps(EXAMPLE.to_json()))
     values["padding"][0]["shapes"] = [[2, 5], [1, 7]]

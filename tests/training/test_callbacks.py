@@ -143,23 +143,25 @@ def test_the_first_step_tells_what_it_can_of_the_time_left(lines, clock):
 def test_what_a_run_costs_is_summed_over_its_parts(lines, clock):
     first = make_progress(lines, clock)
     take_steps(first, clock, [2] * 3)
-    assert first.state() == {"seconds": 6, "flops": 3 * 18, "cost_since_step": 0}
+    cost = {"seconds": 6, "flops": 3 * 18, "tokens": 3 * 8, "cost_since_step": 0}
+    assert first.state() == cost
     second = make_progress(lines, clock, state=first.state(), first_step=3)
     with second.pause():
         clock.now += 5  # evaluations count
     take_steps(second, clock, [2] * 4)
-    cost = {"seconds": 6 + 5 + 8, "flops": 7 * 18, "cost_since_step": 0}
-    assert second.state() == cost
+    cost = {"seconds": 6 + 5 + 8, "flops": 7 * 18, "tokens": 7 * 8}
+    assert second.state() == {**cost, "cost_since_step": 0}
 
 
 def test_the_cost_of_steps_without_a_record_is_not_claimed(lines, clock):
     """An earlier release trained 3 steps and saved no cost with its checkpoint."""
     first = make_progress(lines, clock, state={"best": 2.5}, first_step=3)
     take_steps(first, clock, [2])
-    assert first.state() == {"seconds": 2, "flops": 18, "cost_since_step": 3}
+    unknown = {"tokens": None, "cost_since_step": 3}
+    assert first.state() == {"seconds": 2, "flops": 18, **unknown}
     second = make_progress(lines, clock, state=first.state(), first_step=4)
     take_steps(second, clock, [2])
-    assert second.state() == {"seconds": 4, "flops": 36, "cost_since_step": 3}
+    assert second.state() == {"seconds": 4, "flops": 36, **unknown}
 
 
 def test_a_line_of_skipped_steps_alone_shows_no_loss(progress, clock, lines):

@@ -52,7 +52,14 @@ def test_a_run_leaves_all_its_parts_and_says_what_it_does(whole):
     assert sum(line.startswith("validation at step") for line in lines) == 2
     # 6 steps of 150 padded tokens a side at most; a token costs a few thousand FLOPs.
     assert 1e6 < summary["flops"] < 6 * 150 * 1e5
-    assert json.loads((folder / "config.json").read_text())["format_version"] == 1
+    config = json.loads((folder / "config.json").read_text())
+    assert config["format_version"] == 1
+    assert config["corpus"]["pairs"] == {"train": 60, "valid": 7}
+    state = ModelDir(folder).choose("latest").state
+    assert state["tokens"] > 60 and state["signatures"] == []
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", state["began"])
+    assert re.match(r"\d{4}-\d\d-\d\d, .* cores, ", state["hardware"])
+    assert state["hardware"].endswith(", 1 replica")
 
 
 def test_a_run_says_how_often_xla_compiles(corpus):
@@ -77,7 +84,14 @@ def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_p
     config = config_of(corpus, train_steps=3)
     first = train(corpus, tmp_path / "run", config, lines)
     assert lines[1].startswith("warning: training ends after 3 steps, before the")
-    summary = train(corpus, tmp_path / "run")
+    run = ModelDir(tmp_path / "run")
+    path = run.choose("latest").path / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "began": "a day"}))
+    summary = train(corpus, run.path)
+    state, of_whole = (
+        ModelDir(each).choose("latest").state for each in (run.path, whole[0])
+    )
+    assert state["began"] == "a day" and state["tokens"] == of_whole["tokens"]
     assert summary["steps"] == 6
     assert summary["flops"] == pytest.approx(whole[1]["flops"])  # of both parts
     assert summary["seconds"] > first["seconds"]
@@ -202,6 +216,25 @@ def test_fine_tuning_starts_from_the_other_models_weights(corpus, whole, tmp_pat
         weights(tmp_path / "again"), weights(whole[0]), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_the_model_that_a_run_began_from_is_recorded(whole, tmp_path):
+    """With the published one that it was itself tuned from; a resumed run keeps it."""
+    config = ModelDir(whole[0]).read_config()
+    names = {"family": "marian", "name": "a/b"}
+    published, tuned = ModelDir(tmp_path / "published"), ModelDir(tmp_path / "tuned")
+    origin = {**names, "sha256": {}}
+    published.write_config(dataclasses.replace(config, origin=origin))
+    start = fine_tuning.describe(str(published.path))
+    assert start == {**names, "model": "published"}
+    tuned.write_config(dataclasses.replace(config, start=start))
+    step = tuned.checkpoints().save(3, {}).path
+    assert fine_tuning.describe(str(step)) == {**names, "model": "tuned"}
+    options = RunOptions(init_checkpoint=str(whole[0]))
+    context = types.SimpleNamespace(model_dir=tuned, options=options)
+    assert run_setup.start_of(context) == start
+    context.model_dir = ModelDir(tmp_path / "new")
+    assert run_setup.start_of(context) == {"model": "run"}
 
 
 @pytest.mark.long
