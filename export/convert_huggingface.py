@@ -40,7 +40,8 @@ def main() -> dict:
     """Convert and return the JSON summary."""
     programs.check_given(_MODEL.model_dir, _OUTPUT_DIR)
     startup.import_tensorflow()
-    from keras_transformer.pretrained import hub, huggingface_writer, model_card
+    from keras_transformer.pretrained import hub, huggingface_writer
+    from keras_transformer.runs import model_card
 
     repository = None
     if _PUSH_TO_HUB.value and (repository := hub.parse(_PUSH_TO_HUB.value)) is None:
@@ -57,7 +58,9 @@ def main() -> dict:
     if _REPORT.value:
         report = model_card.read_report(_REPORT.value, checkpoint)
     num_parameters = translator.model.count_params()
-    card = model_card.make_card(run, checkpoint, num_parameters, report)
+    card = model_card.make_card(
+        _MODEL.run(), checkpoint, num_parameters, report, is_converted=True
+    )
     huggingface_writer.write(translator, run, _OUTPUT_DIR.value, card)
     print(f"converted {_MODEL.model_dir.value} to {_OUTPUT_DIR.value}")
     summary = {"output_dir": _OUTPUT_DIR.value, "parameters": num_parameters}

@@ -26,6 +26,8 @@ class Task:
     target_noun: str
     # Whether targets are text: it has words to align, and BLEU.
     writes_text: bool
+    # The nearest of the tasks of the Hugging Face Hub.
+    pipeline_tag: str
 
     def check(self, task: str, path: str | os.PathLike, remedy: str = "") -> None:
         """Raise ValueError unless a model is of this task.
@@ -48,6 +50,7 @@ TRANSLATION = Task(
     "translates",
     "pieces of targets",
     writes_text=True,
+    pipeline_tag="translation",
 )
 PARSING = Task(
     "parsing",
@@ -57,6 +60,7 @@ PARSING = Task(
     "parses",
     "symbols",
     writes_text=False,
+    pipeline_tag="token-classification",
 )
 # The symbols that a parser writes, in the folder of its corpus and of its run.
 LABELS_FILE = "labels.json"

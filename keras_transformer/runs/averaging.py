@@ -10,6 +10,7 @@ from keras_transformer.config import check_at_least
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
+from keras_transformer.runs import model_card
 from keras_transformer.runs.checkpoints import (
     Checkpoint,
     CheckpointFolder,
@@ -36,8 +37,9 @@ def average_run(
         last: Number of newest checkpoints to average; None: the run's `average_last`,
             or all if there are fewer.
         min_steps_apart: Checkpoints with fewer steps between them are refused.
-        output: Folder of the result; None: `averaged` in the run. `model.keras` is then
-            written again with the same weights, and is not compiled.
+        output: Folder of the result; None: `averaged` in the run. `model.keras` and
+            the model card are then written again, with the same weights and not
+            compiled.
 
     Returns:
         "path" of the result, and the "steps" of the averaged checkpoints.
@@ -69,6 +71,7 @@ def average_run(
     saved = folder.save(steps[-1], {"averaged_steps": steps}, model=averaged)
     if output is None:
         run.save_model(averaged)
+        model_card.update(run, saved, averaged.count_params())
     return {"path": str(saved.path), "steps": steps}
 
 

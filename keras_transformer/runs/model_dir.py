@@ -52,6 +52,8 @@ class ModelDir:
         # Vocabulary of tree symbols; only parsers have it.
         self.labels_path = self.path / tasks.LABELS_FILE
         self.model_path = self.path / "model.keras"
+        # The model card.
+        self.card_path = self.path / "README.md"
         self.log_path = self.path / "logs"
         # Made by bin/make_shortlist.py.
         self.shortlist_path = self.path / "shortlist.npz"
@@ -221,7 +223,7 @@ class ModelDir:
         for kind in ("checkpoints", "best"):
             for left in (self.path / kind).glob(".step-*"):
                 shutil.rmtree(left, ignore_errors=True)
-        for path in (self.config_path, self.labels_path):
+        for path in (self.config_path, self.labels_path, self.card_path):
             for left in self.path.glob(f".{path.name}.*"):
                 left.unlink()
 

@@ -12,7 +12,7 @@ from keras_transformer import data, wording
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
-from keras_transformer.runs import checkpoints
+from keras_transformer.runs import checkpoints, model_card
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 from keras_transformer.training import (
@@ -262,7 +262,7 @@ def write_result(
     num_shapes: int = 0,
     speeds: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """Write `model.keras` with the chosen weights and return the summary.
+    """Write `model.keras` with the chosen weights, and its card; return the summary.
 
     Args:
         model_dir: The run.
@@ -278,6 +278,7 @@ def write_result(
         checkpoints.restore(chosen, model=model)
     model = lora.merged(model)
     model_dir.save_model(model)
+    model_card.update(model_dir, chosen, model.count_params())
     return {
         "model_dir": str(model_dir.path),
         "steps": model_dir.checkpoints().latest().step,

@@ -118,3 +118,7 @@ def test_an_earlier_run_resumes_as_it_would_have(
     state = json.loads(last.read_text(encoding="utf-8"))
     wanted = expected["validation_nll_at_step_630"]
     assert state["best"] == pytest.approx(wanted, rel=1e-3)
+    card = (model / "README.md").read_text(encoding="utf-8")
+    assert "| steps | 630 |" in card and "## Data" in card
+    for unknown in ("| began |", "| tokens, source and target |", "None"):
+        assert unknown not in card

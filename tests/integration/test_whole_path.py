@@ -9,10 +9,12 @@ import sys
 
 import pytest
 
+from tests import model_cards
+
 pytestmark = pytest.mark.long
 
 
-def run(repository, *arguments, status=0, stdin=None):
+def run(repository, *arguments, status=0, stdin=None, cwd=None):
     """Run a program as a user does, and return its standard output or its error.
 
     Standard error has that one line, or nothing: none of TensorFlow's lines.
@@ -25,6 +27,7 @@ def run(repository, *arguments, status=0, stdin=None):
         capture_output=True,
         text=True,
         env=environment,
+        cwd=cwd,
     )
     assert result.returncode == status, result.stderr[-3000:]
     assert result.stderr.count("\n") == bool(status), result.stderr
@@ -104,6 +107,10 @@ def test_training_leaves_what_later_programs_need(trained):
     assert kept == [f"step-{step:08d}" for step in (220, 240, 260, 280, 300)]
     for name in ("config.json", "tokenizer", "best", "logs", "model.keras"):
         assert (model / name).exists()
+    card = (model / "README.md").read_text()
+    assert model_cards.head(card)["metrics"] == ["bleu", "chrf"]
+    for part in ("| steps | 300 |", "| sentences for BLEU | 23 |", ", 2 replicas |"):
+        assert part in card
 
 
 def test_the_saved_model_loads_from_another_folder(repository, folder, trained):
@@ -131,12 +138,17 @@ def test_the_saved_model_loads_from_another_folder(repository, folder, trained):
 
 
 def test_average_evaluate_translate_and_export(repository, folder, trained):
-    """The model copies; the export, alone and moved, says the same as the model."""
+    """The model copies; the export, alone and moved, says the same as the model.
+
+    Both are asked by the commands that the model's card shows, in its folder.
+    """
     data, model, _ = trained
     average = run(
         repository, "bin/average_checkpoints.py", f"--model_dir={model}", "--json"
     )
     assert json.loads(average.splitlines()[-1])["steps"] == [260, 280, 300]
+    card = (model / "README.md").read_text()
+    assert "| weights | mean of steps 260, 280, 300 |" in card
 
     report = folder / "report.json"
     run(
@@ -154,17 +166,14 @@ def test_average_evaluate_translate_and_export(repository, folder, trained):
     assert "tok:13a" in scores["signature"]
 
     test = folder / "test.txt"
-    out = run(repository, "bin/translate.py", f"--model_dir={model}", f"--input={test}")
+    shutil.copy(test, model / "source.txt")
+    translate, _, export = model_cards.commands(card)
+    run(repository, *translate, cwd=model)
+    out = (model / "translations.txt").read_text()
     assert out == (folder / "evaluated.txt").read_text()
 
-    run(
-        repository,
-        "export/export_saved_model.py",
-        f"--model_dir={model}",
-        f"--export_dir={folder}/export",
-        "--signatures=serving_default",
-    )
-    shutil.move(folder / "export" / "1", folder / "moved")
+    run(repository, *export, "--signatures=serving_default", cwd=model)
+    shutil.move(model / "export" / "1", folder / "moved")
     shutil.move(model, folder / "away")
     served = run(
         repository,
@@ -194,6 +203,8 @@ def test_training_goes_on(repository, trained):
     data, model, _ = trained
     out = run(repository, *training(data, model, steps=320))
     assert json.loads(out.splitlines()[-1])["steps"] == 320
+    card = (model / "README.md").read_text()
+    assert "| steps | 320 |" in card and "mean of steps" not in card
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,10 @@ def test_an_imported_model_learns_from_other_text(program_of, tmp_path, family):
     tuned, start = ModelDir(tmp_path / "tuned"), ModelDir(tmp_path / "model")
     assert tuned.read_config().model == start.read_config().model
     assert perplexity_of(tuned) < 0.5 * perplexity_of(start)
+    assert tuned.read_config().start == {"family": family, "model": "model"}
+    card = tuned.card_path.read_text(encoding="utf-8")
+    assert "Training began from the weights of `model`." in card
+    assert "| weights | step 60 |" in card
 
 
 @pytest.fixture(scope="module")

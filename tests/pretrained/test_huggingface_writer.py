@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from safetensors.numpy import load_file
 from keras_transformer import text_files, tokenization
 from keras_transformer.config import DecodingConfig, ModelConfig, TrainingConfig
 from keras_transformer.inference.translator import Translator
-from keras_transformer.pretrained import huggingface_writer, importing, model_card
+from keras_transformer.pretrained import huggingface_writer, importing
+from keras_transformer.runs import model_card
 from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
@@ -358,7 +360,7 @@ def test_the_program_writes_a_card_with_the_scores(program_of, run_folder, tmp_p
         f"| parameters | {summary['parameters']:,} |",
         "| weights | mean of steps 5, 7 |",
         "| sacreBLEU | 39.51 |",
-        "| sacreBLEU signature | `nrefs:1|case:mixed` |",
+        "Signature: `nrefs:1|case:mixed`.",
     ):
         assert line in text.splitlines(), line
     assert "the run by the paper's ((5 + length) / 6) ** alpha." in text
@@ -368,18 +370,19 @@ def test_the_program_writes_a_card_with_the_scores(program_of, run_folder, tmp_p
     }
 
 
-def test_the_card_of_an_imported_model_tells_of_no_training(tmp_path):
-    translator = make_translator()
-    run = dataclasses.replace(
-        run_of(translator), preset="imported", origin={"family": "marian"}
+def test_the_card_of_an_imported_model_tells_of_no_training(run_folder, tmp_path):
+    place = ModelDir(shutil.copytree(run_folder, tmp_path / "run"))
+    run = place.read_config()
+    place.write_config(
+        dataclasses.replace(run, preset="imported", origin={"family": "marian"})
     )
-    card = model_card.make_card(run, Checkpoint(tmp_path / "model.keras", 0), 7)
+    card = model_card.make_card(place, place.choose(), 7, is_converted=True)
     assert "imported by keras_transformer from a published model (marian)" in card
     assert "## Training" not in card and "## Evaluation" not in card
     # Training from it takes its preset's name, but is a training.
-    tuned = dataclasses.replace(run, origin=None)
-    (tmp_path / "model.keras").touch()
-    card = model_card.make_card(tuned, Checkpoint(tmp_path / "model.keras", 7), 7)
+    place.write_config(dataclasses.replace(run, preset="imported"))
+    place.model_path.touch()
+    card = model_card.make_card(place, Checkpoint(place.model_path, 7), 7)
     assert "trained with keras_transformer" in card and "| weights | step 7 |" in card
 
 

@@ -77,6 +77,8 @@ def test_a_parser_is_trained_and_keeps_its_labels(corpus, trained):
     model = place.load_model()
     tokens = np.array([[5, 6, 3]], "int32")
     assert model(tokens, model.shift_right(tokens)).shape == (1, 3, 11)
+    card = place.card_path.read_text(encoding="utf-8")
+    assert "# Constituency parser (en)" in card and "| steps | 4 |" in card
 
 
 def test_the_loss_decides_the_best_and_checkpoints_are_averaged(trained):
