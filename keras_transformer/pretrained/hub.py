@@ -89,7 +89,9 @@ def download(name: Name) -> pathlib.Path:
             config = huggingface_hub.hf_hub_download(filename=_CONFIG, **where)
             huggingface.check_family(pathlib.Path(config), f"{name}/{_CONFIG}")
         return pathlib.Path(
-            huggingface_hub.snapshot_download(allow_patterns=wanted, **where)
+            huggingface_hub.snapshot_download(
+                allow_patterns=[*wanted, importing.CARD], **where
+            )
         )
 
 

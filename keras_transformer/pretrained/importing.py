@@ -7,9 +7,11 @@ import os
 import pathlib
 from typing import Any
 
+import huggingface_hub
 import keras
 import numpy as np
 import tensorflow as tf
+import yaml
 
 from keras_transformer import atomic_files, language_tokens
 from keras_transformer.config import TrainingConfig, check_choice
@@ -17,10 +19,14 @@ from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer, weights_by_path
 from keras_transformer.pretrained import huggingface, marian
 from keras_transformer.pretrained.published_model import PublishedModel, PublishedTensor
+from keras_transformer.runs import model_card
+from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.runs.run_config import RunConfig
 
 FORMATS = ("auto", "huggingface", "marian")
+# The card of a published model.
+CARD = "README.md"
 
 
 def import_model(
@@ -77,15 +83,30 @@ def import_model(
         origin={
             "family": published.family,
             **({"name": name} if name else {}),
+            **licence_of(folder),
             "sha256": sums,
         },
     )
     place.write(model, published.tokenizer, config)
+    model_card.update(place, Checkpoint(place.model_path, 0), model.count_params())
     return {
         "family": published.family,
         "parameters": model.count_params(),
         "model_dir": str(place.path),
         "notes": list(published.notes),
+    }
+
+
+def licence_of(folder: pathlib.Path) -> dict[str, str]:
+    """Return what the card of a published model says of its licence, if it does."""
+    try:
+        head = huggingface_hub.metadata_load(folder / CARD) or {}
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return {
+        key: head[key]
+        for key in model_card.LICENCE_KEYS
+        if isinstance(head.get(key), str)
     }
 
 

@@ -44,7 +44,8 @@ class RunConfig:
     # text; None: they have to tell it.
     default_language: str | None = None
     # An imported model: its family, its name on the Hugging Face Hub if it is from
-    # there, and the SHA-256 of the files that were read.
+    # there, its licence if its card says so, and the SHA-256 of the files that were
+    # read.
     origin: dict[str, Any] | None = None
     # What the model was trained on, as `DataMetadata.in_brief` says it; None: an
     # earlier release did not save it.

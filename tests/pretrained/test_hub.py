@@ -13,6 +13,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.opening import folder_of
 from keras_transformer.pretrained import hub
+from tests import model_cards
 from tests.pretrained.local_hub import LocalHub
 from tests.pretrained.small_published import write_huggingface, write_json, write_marian
 
@@ -25,8 +26,10 @@ def local_hub(tmp_path, monkeypatch):
     served = LocalHub(tmp_path / "uploads")
     write_huggingface(tmp_path / "published")
     # What its owner has beside what is read.
-    for name in ("README.md", "tf_model.h5", "pytorch_model.bin"):
+    for name in ("tf_model.h5", "pytorch_model.bin"):
         (tmp_path / "published" / name).write_text("not to be read")
+    card = "---\nlanguage: [en, de]\nlicense: cc-by-4.0\n---\n# A model\n"
+    (tmp_path / "published" / "README.md").write_text(card)
     served.add(NAME, tmp_path / "published")
     with served.running() as address:
         use(monkeypatch, address, tmp_path)
@@ -92,6 +95,7 @@ def test_a_name_has_an_owner_and_a_model(text, name):
 def test_only_what_is_read_is_downloaded(local_hub):
     folder = hub.download(hub.parse(NAME))
     assert sorted(path.name for path in files_below(folder)) == [
+        "README.md",
         "config.json",
         "generation_config.json",
         "model.safetensors",
@@ -100,7 +104,7 @@ def test_only_what_is_read_is_downloaded(local_hub):
         "vocab.json",
     ]
     # The vocabularies of the two sides have the same content.
-    assert len(local_hub.sent) == 5
+    assert len(local_hub.sent) == 6
     assert folder.name == local_hub.commit_of(NAME)
 
 
@@ -117,6 +121,20 @@ def test_a_name_is_imported_once_and_then_loaded_without_the_server(
     assert kt.Translator.from_pretrained(NAME, beam_size=2)("a b c") == first
     (config,) = (tmp_path / "cache").rglob("config.json")
     assert f'"name": "{NAME}"' in config.read_text()
+
+
+def test_a_download_without_the_card_is_whole(local_hub, tmp_path, monkeypatch):
+    folder = hub.download(hub.parse(NAME))
+    (folder / "README.md").unlink()
+    use(monkeypatch, local_hub.address, tmp_path, offline=True)
+    assert hub.download(hub.parse(NAME)) == folder
+
+
+def test_what_is_imported_has_a_card_of_its_own_with_the_licence(local_hub):
+    card = (hub.imported(hub.parse(f"{NAME}@v1")) / "README.md").read_text()
+    head = model_cards.head(card)
+    assert (head["license"], head["base_model"]) == ("cc-by-4.0", NAME)
+    assert "Its licence: cc-by-4.0." in card and f"[{NAME}@v1](https://" in card
 
 
 def test_a_revision_has_a_place_of_its_own(local_hub):

@@ -225,6 +225,29 @@ def test_the_origin_of_a_model_is_recorded(tmp_path):
     assert set(origin["sha256"]) == names
 
 
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: mit\nlicense_link: [a]\n---\n", {"license": "mit"}),
+        (
+            "---\nlicense: other\nlicense_name: own\n---\n",
+            {"license": "other", "license_name": "own"},
+        ),
+        ("---\nlicense: [mit, gpl]\n---\n", {}),
+        ("---\nlicense: {mit\n---\n", {}),
+        ("---\n- mit\n---\n", {}),
+        ("license: mit\n", {}),
+        ("\udce4", {}),
+        (None, {}),
+    ],
+)
+def test_a_licence_is_read_where_a_card_names_it(tmp_path, card, licence):
+    if card is not None:
+        text = card.encode(errors="surrogateescape")
+        (tmp_path / "README.md").write_bytes(text)
+    assert importing.licence_of(tmp_path) == licence
+
+
 def test_null_is_an_option_that_is_not_set(tmp_path):
     folder = tmp_path / "published"
     small_published.write_huggingface(folder)
