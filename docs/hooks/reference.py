@@ -23,6 +23,8 @@ PROGRAM_PAGES = {
     "reference/export.md": ("Programs in export/", ("export",)),
     "reference/measuring.md": ("Measuring programs", ("benchmarks", "robustness")),
 }
+# Long pages with many headings: a search shows pages that people wrote first.
+FRONT_MATTER = "---\nsearch: {boost: 0.3}\n---\n\n"
 # What is code in prose: flags, with a value or not, and programs.
 CODE = re.compile(r"(--\w[\w-]*(?:=[\w./:]*\w)?|\b(?:bin|export|benchmarks)/\w+\.py\b)")
 # A cell of a table that holds a date.
@@ -43,7 +45,7 @@ def on_files(files, config):
     from mkdocs.structure.files import File
 
     for path, text in pages().items():
-        files.append(File.generated(config, path, content=text))
+        files.append(File.generated(config, path, content=FRONT_MATTER + text))
     return files
 
 

@@ -1,14 +1,22 @@
-"""The documentation site: it builds, is complete, and loads nothing from elsewhere."""
+"""The documentation site: it builds, is complete, and loads nothing from elsewhere.
 
+Its search finds the pages that answer what users ask.
+"""
+
+import functools
 import html.parser
+import http.server
 import os
 import re
 import subprocess
 import sys
+import threading
 import tomllib
+import urllib.parse
 
 import pytest
 import yaml
+from selenium.webdriver.support.ui import WebDriverWait
 
 import keras_transformer as kt
 from keras_transformer import presets
@@ -104,6 +112,75 @@ def test_every_program_and_flag_of_the_faq_exists(reference, repository):
     known = {flag.name for path in programs for flag in reference.flags_of(path)}
     assert set(re.findall(r"--(\w+)", page)) <= known
     assert set(re.findall(r"(?:bin|export)/\w+\.py", page)) <= set(programs)
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Where the site is served: its search does not work from files."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def search(browser, address, query):
+    """Search the site as a reader does.
+
+    Returns:
+        The pages that it finds, best first, and the heading of each one's best section.
+    """
+    browser.get(f"{address}/index.html?q={urllib.parse.quote(query)}")
+    status = browser.find_element("css selector", ".md-search-result__meta")
+    WebDriverWait(browser, 30).until(lambda _: "matching" in status.text)
+    read = """
+        return [...document.querySelectorAll('.md-search-result__item')].map((item) => [
+            item.querySelector('a').pathname.slice(1),
+            item.querySelector('h2')?.innerText]);
+    """
+    found = browser.execute_script(read)
+    return [page for page, _ in found], dict(found)
+
+
+@pytest.mark.long
+def test_the_search_finds_the_answer_to_every_question_of_the_faq(
+    repository, browser, address
+):
+    """A page that the answer links to is first, or second behind the FAQ's answer."""
+    faq = (repository / "docs" / "faq.md").read_text(encoding="utf-8")
+    answers = faq.split("\n### ")[1:]
+    assert len(answers) == 20
+    for answer in answers:
+        question = answer.splitlines()[0].replace("`", "")
+        linked = re.findall(r"\]\(([^)#]+)\.md", answer)
+        pages, headings = search(browser, address, question)
+        if pages[0] == "faq.html":
+            assert headings["faq.html"] == question
+            pages = pages[1:]
+        assert pages[0] in [f"{page}.html" for page in linked], (question, pages[:5])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "words, page",
+    [
+        ("back-translation", "how_to/several_corpora"),
+        ("multilingual", "how_to/several_corpora"),
+        ("glossary", "how_to/documents"),
+        ("glossaries", "how_to/documents"),
+        ("placeholders", "how_to/documents"),
+        ("resume", "how_to/long_runs"),
+        ("out of memory", "how_to/long_runs"),
+        ("batch size", "explanation/batches"),
+        ("beam search", "explanation/search"),
+        ("bin/train.py", "reference/bin"),
+        ("Translator", "reference/python"),
+        ("troubleshooting", "faq"),
+    ],
+)
+def test_the_search_finds_the_page_about_a_word_first(browser, address, words, page):
+    pages, _ = search(browser, address, words)
+    assert pages[0] == f"{page}.html", pages[:5]
 
 
 def test_every_program_is_in_the_reference(reference, repository):
