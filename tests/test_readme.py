@@ -49,7 +49,7 @@ def notebook_writer(repository):
 
 
 def python_blocks(page):
-    """Return the Python examples of a page, in its order; `notest` leaves one out."""
+    """Return the Python examples of a page, in its order; `.notest` leaves one out."""
     return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 
 

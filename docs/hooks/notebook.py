@@ -1,8 +1,8 @@
 """Write the Python guide and examples as notebooks: python docs/hooks/notebook.py
 
 Run it after a change of docs/python.md or of an example; tests compare them. Fenced
-Python blocks become cells of code, except those marked `notest`; the rest becomes cells
-of text.
+Python blocks become cells of code, except those marked `.notest`; the rest becomes
+cells of text.
 """
 
 from __future__ import annotations

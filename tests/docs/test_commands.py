@@ -364,7 +364,7 @@ def test_a_run_gives_a_translator_as_the_guide_says(repository, worked):
     """The block of the guide that needs a run of one's own."""
     folder, _, _ = worked
     guide = (repository / "docs" / "python.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python notest\n(.*?)```", guide, re.DOTALL)
+    (block,) = re.findall(r"```{.python .notest}\n(.*?)```", guide, re.DOTALL)
     after = "print(len(translator(['We', 'You'])))"
     code = f"import keras_transformer as kt\n{block}\n{after}"
     (folder.path / "guide.py").write_text(code, encoding="utf-8")

@@ -73,6 +73,7 @@ def test_no_page_loads_anything_from_outside(site):
         for address in loaded.addresses:
             assert not re.match(r"(https?:)?//", address), (page.name, address)
         assert "mermaid" not in text, page.name  # it would be loaded from a CDN
+        assert "``" not in text, page.name  # a block of code that is shown as text
     for style in (*site.rglob("*.css"), *site.rglob("*.svg")):
         text = style.read_text(encoding="utf-8")
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", text), style.name
