@@ -23,10 +23,13 @@ PROGRAM_PAGES = {
     "reference/export.md": ("Programs in export/", ("export",)),
     "reference/measuring.md": ("Measuring programs", ("benchmarks", "robustness")),
 }
-# Long pages with many headings: a search shows pages that people wrote first.
-FRONT_MATTER = "---\nsearch: {boost: 0.3}\n---\n\n"
+# Long pages with many headings: a search shows pages that people wrote first. The table
+# of presets needs the room of the table of contents.
+FRONT_MATTER = "---\nsearch: {boost: 0.3}\nhide: [%s]\n---\n\n"
 # What is code in prose: flags, with a value or not, and programs.
 CODE = re.compile(r"(--\w[\w-]*(?:=[\w./:]*\w)?|\b(?:bin|export|benchmarks)/\w+\.py\b)")
+# A flag in the text of a page.
+FLAG = re.compile(r"(?<=[\s>(])--\w+")
 # A cell of a table that holds a date.
 DATED = re.compile(r"(?<=<td>)[^<]*\d{4}-\d\d-\d\d[^<]*(?=</td>)")
 
@@ -45,19 +48,19 @@ def on_files(files, config):
     from mkdocs.structure.files import File
 
     for path, text in pages().items():
-        files.append(File.generated(config, path, content=FRONT_MATTER + text))
+        front_matter = FRONT_MATTER % ("toc" if path == "reference/presets.md" else "")
+        files.append(File.generated(config, path, content=front_matter + text))
     return files
 
 
 def on_page_content(html, **_):
-    """Keep each date of a table on one line (a hook of MkDocs)."""
+    """Keep each flag, and each date of a table, on one line (a hook of MkDocs)."""
+    on_one_line = r'<span class="kt-line">\g<0></span>'
 
     def kept(cell_text):
-        return re.sub(
-            r"\d{4}-\d\d-\d\d", r'<span class="kt-date">\g<0></span>', cell_text[0]
-        )
+        return re.sub(r"\d{4}-\d\d-\d\d", on_one_line, cell_text[0])
 
-    return DATED.sub(kept, html)
+    return FLAG.sub(on_one_line, DATED.sub(kept, html))
 
 
 def pages() -> dict[str, str]:
@@ -121,17 +124,22 @@ def as_markdown(text: str) -> str:
     for line in text.splitlines():
         is_code = line.startswith("    ")
         if is_code and not is_open:
-            lines.append("```text")
+            lines.append("```bash")
             is_open = True
         elif is_open and line and not is_code:
             while lines and not lines[-1]:
                 lines.pop()
             lines += ["```", ""]
             is_open = False
-        lines.append(line[4:] if is_code else marked(line))
+        lines.append(continued(line[4:]) if is_code else marked(line))
     if is_open:
         lines.append("```")
     return "\n".join(lines)
+
+
+def continued(line: str) -> str:
+    """Return a command in lines as the source has it: Python joins them at `\\`."""
+    return line.replace(" " * 9, " \\\n    ")
 
 
 def flags_of(path: str) -> list[Flag]:

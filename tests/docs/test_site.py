@@ -184,6 +184,27 @@ def test_the_search_finds_the_page_about_a_word_first(browser, address, words, p
     assert pages[0] == f"{page}.html", pages[:5]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_into_a_window(browser, address, site, width):
+    """No page scrolls to the side; in the wide window no table and no code does."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    selector = "html, .md-typeset__scrollwrap, pre code" if width > 1000 else "html"
+    read = """
+        return [...document.querySelectorAll(arguments[0])]
+            .filter((element) => element.scrollWidth > element.clientWidth + 1)
+            .map((element) => element.innerText.slice(0, 80));
+    """
+    try:
+        for page in site.rglob("*.html"):
+            browser.get(f"{address}/{page.relative_to(site)}")
+            wider = browser.execute_script(read, selector)
+            assert wider == [], page.name
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_every_program_is_in_the_reference(reference, repository):
     listed = reference.programs("bin", "export", "benchmarks", "robustness")
     assert {"bin/train.py", "export/client.py", "benchmarks/decode.py"} <= set(listed)
