@@ -325,7 +325,8 @@ def public_names(module: str) -> list[str]:
     offered = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module.startswith(module)
+        if isinstance(node, ast.ImportFrom)
+        and node.module.startswith("keras_transformer")
         for alias in node.names
     }
     if offered:

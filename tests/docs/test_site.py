@@ -73,7 +73,7 @@ def test_no_page_loads_anything_from_outside(site):
         for address in loaded.addresses:
             assert not re.match(r"(https?:)?//", address), (page.name, address)
         assert "mermaid" not in text, page.name  # it would be loaded from a CDN
-        assert "``" not in text, page.name  # a block of code that is shown as text
+        assert "<code>``" not in text, page.name  # a block that is shown as text
     for style in (*site.rglob("*.css"), *site.rglob("*.svg")):
         text = style.read_text(encoding="utf-8")
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", text), style.name
@@ -87,6 +87,14 @@ def test_every_public_name_is_on_the_site(site):
     for name in ("Transformer.fit", "positional_encoding.", "beam_search.beam_search"):
         if name != "Transformer.fit":  # inherited from Keras
             assert name in page, name
+
+
+def test_what_a_package_offers_is_in_the_reference(reference):
+    """Also where it is defined in another package, as trees are."""
+    page = reference.python_page()
+    for package in kt._MODULES:
+        for name in getattr(getattr(kt, package), "__all__", ()):
+            assert re.search(rf"^::: .*\.{name}$", page, re.MULTILINE), name
 
 
 def test_every_flag_is_in_the_reference(reference):
