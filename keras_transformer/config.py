@@ -47,6 +47,13 @@ class ModelConfig:
     Raises:
         ValueError: If a size is below 1, a rate outside [0, 1), a choice unknown, or
             the sizes do not fit each other; the message names the field.
+
+    Examples:
+        >>> config = kt.ModelConfig(
+        ...     vocab_size=8000, num_layers=2, d_model=64, num_heads=4
+        ... )
+        >>> config.d_ff
+        2048
     """
 
     # Words of the vocabulary; source and target share it (§5.1: about 37,000).
@@ -258,6 +265,10 @@ class TrainingConfig:
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
+
+    Examples:
+        >>> kt.TrainingConfig(train_steps=8000, warmup_steps=2000).tokens_per_batch
+        25000
     """
 
     # Optimizer steps.
@@ -359,6 +370,11 @@ class DecodingConfig:
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
+
+    Examples:
+        >>> decoding = kt.DecodingConfig(beam_size=1, max_input_length=64)
+        >>> decoding.length_penalty_alpha
+        0.6
     """
 
     # Hypotheses kept alive; 1 is greedy search.
@@ -425,6 +441,10 @@ class PairFilters:
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
+
+    Examples:
+        >>> kt.config.PairFilters(max_length=100, drop_duplicates=True).max_length_ratio
+        9.0
     """
 
     # Maximum number of tokens per side of a training pair, EOS included.
@@ -462,6 +482,10 @@ class PairEncoding:
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
+
+    Examples:
+        >>> kt.config.PairEncoding(placeholders=1).symbols
+        ('<ph1>',)
     """
 
     # Random encodings of each training pair, all of them in every epoch; 1: only the
@@ -498,14 +522,26 @@ class PairEncoding:
 
 
 def check_integer(name: str, value: Any) -> int:
-    """Return an integer, also one of NumPy, as an int; raise TypeError for others."""
+    """Return an integer, also one of NumPy, as an int; raise TypeError for others.
+
+    Examples:
+        >>> kt.config.check_integer("rows", np.int64(3))
+        3
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
     return int(value)
 
 
 def check_at_least(name: str, value: Any, minimum: int) -> int:
-    """Return an integer of at least `minimum`, as `check_integer` does, or raise."""
+    """Return an integer of at least `minimum`, as `check_integer` does, or raise.
+
+    Examples:
+        >>> kt.config.check_at_least("rows", 0, 1)
+        Traceback (most recent call last):
+            ...
+        ValueError: `rows` must be at least 1. Received: rows=0.
+    """
     value = check_integer(name, value)
     if value < minimum:
         raise ValueError(
@@ -520,7 +556,14 @@ def _check_number(name, value):
 
 
 def check_weight(name: str, value: float) -> None:
-    """Raise ValueError unless `value` is finite and at least 0."""
+    """Raise ValueError unless `value` is finite and at least 0.
+
+    Examples:
+        >>> kt.config.check_weight("alpha", -0.5)
+        Traceback (most recent call last):
+            ...
+        ValueError: `alpha` must be a finite number, at least 0. Received: alpha=-0.5.
+    """
     _check_number(name, value)
     if not 0 <= value < math.inf:
         raise ValueError(
@@ -529,7 +572,14 @@ def check_weight(name: str, value: float) -> None:
 
 
 def check_above_zero(name: str, value: float) -> None:
-    """Raise unless `value` is a finite number above 0."""
+    """Raise unless `value` is a finite number above 0.
+
+    Examples:
+        >>> kt.config.check_above_zero("rate", 0.0)
+        Traceback (most recent call last):
+            ...
+        ValueError: `rate` must be a finite number above 0. Received: rate=0.0.
+    """
     _check_number(name, value)
     if not 0 < value < math.inf:
         raise ValueError(
@@ -538,14 +588,28 @@ def check_above_zero(name: str, value: float) -> None:
 
 
 def check_rate(name: str, value: float) -> None:
-    """Raise unless `value` is in [0, 1)."""
+    """Raise unless `value` is in [0, 1).
+
+    Examples:
+        >>> kt.config.check_rate("dropout_rate", 1.0)
+        Traceback (most recent call last):
+            ...
+        ValueError: `dropout_rate` must be in [0, 1). Received: dropout_rate=1.0.
+    """
     _check_number(name, value)
     if not 0 <= value < 1:
         raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={value}.")
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:
-    """Raise unless `value` is one of `choices`; suggest the nearest."""
+    """Raise unless `value` is one of `choices`; suggest the nearest.
+
+    Examples:
+        >>> kt.config.check_choice("kind", "rellu", ("relu", "gelu"))
+        Traceback (most recent call last):
+            ...
+        ValueError: `kind` must be one of 'relu', 'gelu'. Received:...
+    """
     if value not in choices:
         near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -556,7 +620,12 @@ def check_choice(name: str, value: str, choices: Collection[str]) -> None:
 
 
 def from_dict(config_class: type, values: Mapping[str, Any]) -> Any:
-    """Build a config from a mapping, as read from JSON; ValueError for other keys."""
+    """Build a config from a mapping, as read from JSON; ValueError for other keys.
+
+    Examples:
+        >>> kt.config.from_dict(kt.DecodingConfig, {"beam_size": 2}).beam_size
+        2
+    """
     if not isinstance(values, Mapping):
         raise TypeError(
             f"`config` must be a {config_class.__name__} or a mapping of its fields. "
@@ -577,7 +646,12 @@ def _use_plain_numbers(config):
 
 
 def replaced(config: Any, values: Mapping[str, Any]) -> Any:
-    """Return a config with other values of some fields; ValueError for other keys."""
+    """Return a config with other values of some fields; ValueError for other keys.
+
+    Examples:
+        >>> kt.config.replaced(kt.DecodingConfig(), {"beam_size": 2}).beam_size
+        2
+    """
     _check_fields(type(config), values)
     return dataclasses.replace(config, **values)
 

@@ -20,7 +20,12 @@ from keras_transformer.model import cost
 
 @dataclasses.dataclass(frozen=True)
 class PaperFigures:
-    """The paper's results for a model; None if the paper has none."""
+    """The paper's results for a model; None if the paper has none.
+
+    Examples:
+        >>> kt.presets.get("big").paper.bleu
+        26.4
+    """
 
     # Table 3: per subword on newstest2013, the development set of English to German.
     perplexity: float | None = None
@@ -38,7 +43,13 @@ class PaperFigures:
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """A model, how it is trained, and how it decodes."""
+    """A model, how it is trained, and how it decodes.
+
+    Examples:
+        >>> preset = kt.presets.get("tiny")
+        >>> preset.model.d_model, preset.training.train_steps, preset.decoding.beam_size
+        (128, 8000, 4)
+    """
 
     name: str
     # One line on its purpose.
@@ -235,7 +246,12 @@ _PRESETS = (
 
 
 def names() -> list[str]:
-    """Return the names of all presets."""
+    """Return the names of all presets.
+
+    Examples:
+        >>> kt.presets.names()[:4]
+        ['tiny', 'tiny_fast', 'small', 'base']
+    """
     return [preset.name for preset in _PRESETS]
 
 
@@ -250,6 +266,10 @@ def of_run(path: str | os.PathLike) -> Preset:
     Raises:
         FileNotFoundError: If there is no `config.json`.
         ValueError: If it cannot be read.
+
+    Examples:
+        >>> kt.presets.of_run("runs/my").model.num_layers
+        2
     """
     folder = pathlib.Path(path)
     # A checkpoint is model_dir/checkpoints/step-NNNNNNNN.
@@ -278,6 +298,10 @@ def get(name: str) -> Preset:
 
     Raises:
         ValueError: If there is no such preset; the message suggests the nearest name.
+
+    Examples:
+        >>> kt.presets.get("base").model.d_model
+        512
     """
     check_choice("preset", name, names())
     return next(preset for preset in _PRESETS if preset.name == name)
@@ -288,6 +312,10 @@ def table() -> str:
 
     Parameters are counted for the preset's vocabulary size and, for a parser, 100
     symbols; a trained model takes both numbers from its corpus.
+
+    Examples:
+        >>> kt.presets.table().splitlines()[0][:30]
+        '| preset          | N    | d_m'
     """
     rows = [
         ("preset", "N", "d_model", "d_ff", "h", "P_drop", "words", "parameters")

@@ -282,6 +282,10 @@ def python_page() -> str:
         "`import keras_transformer as kt` gives the names below. They are loaded at "
         "first use, so the import itself is quick. Import the package before "
         "TensorFlow and Keras: it chooses TensorFlow's CPU kernels.\n",
+        "The examples have NumPy as `np`, TensorFlow as `tf`, a small `model` with its "
+        "`tokenizer`, `translator` and `parser`, text in `train.en`, `train.de`, "
+        "`valid.en` and `valid.de`, and the folders of the [tutorial](../tutorial.md)."
+        "\n",
         "## In `kt`\n",
     ]
     for name in kt.__all__:

@@ -32,6 +32,13 @@ class WordAlignments:
 
     Raises:
         FileNotFoundError: If there is no such file.
+
+    Examples:
+        >>> with open("train.links", "w") as file:
+        ...     print("0-0 1-2", file=file)
+        ...
+        >>> list(kt.data.WordAlignments("train.links"))
+        [[(0, 0), (1, 2)]]
     """
 
     def __init__(self, path: str | os.PathLike, is_reversed: bool = False):

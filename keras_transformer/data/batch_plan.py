@@ -39,6 +39,13 @@ class PlannedBatch:
             several pairs; -1: no pair.
         source_length: Tokens of a source row, padding included.
         target_length: Tokens of a target row, padding included.
+
+    Examples:
+        >>> batch = kt.data.PlannedBatch(
+        ...     np.array([4, 2, -1]), source_length=7, target_length=9
+        ... )
+        >>> int((batch.rows >= 0).sum())  # pairs; the third row is padding
+        2
     """
 
     rows: np.ndarray
@@ -173,6 +180,14 @@ class BatchPlan(Plan):
             pair takes the first bucket that holds both its sides, and is left out if
             none does. None chooses buckets with little padding for these lengths.
         **settings: The other arguments of `Plan`.
+
+    Examples:
+        >>> plan = kt.data.BatchPlan([3, 5, 3, 4], [4, 6, 4, 5], tokens_per_batch=12)
+        >>> plan.num_pairs
+        4
+        >>> batch = plan.batch(0)
+        >>> batch.source_length * len(batch.rows) <= 12
+        True
     """
 
     def __init__(

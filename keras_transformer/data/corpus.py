@@ -33,6 +33,14 @@ class EncodedCorpus:
         corpora: The corpora of a mixture, in the order of their pairs.
         links: The alignments of the pairs, if `rows` returns them: flat, the numbers of
             a source token and of a target token for each link, and offsets.
+
+    Examples:
+        >>> corpus = kt.data.EncodedCorpus.open("data/my", "train")
+        >>> len(corpus)
+        2
+        >>> source, target = corpus[0]
+        >>> tokenizer.decode(source[:-1])
+        'A dog runs.'
     """
 
     def __init__(
@@ -221,6 +229,10 @@ def corpus_hash(data_dir: str | os.PathLike) -> str:
     These are the encoded training split and the shares of its corpora.
 
     It is in `metadata.json`, unless an earlier release prepared the folder.
+
+    Examples:
+        >>> len(kt.data.corpus_hash("data/my"))
+        64
     """
     return metadata.read_metadata(data_dir).corpus_hash or split_hash(
         pathlib.Path(data_dir) / "train"

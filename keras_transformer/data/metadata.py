@@ -100,7 +100,13 @@ class PaddingMetadata:
 
 @dataclasses.dataclass(frozen=True)
 class DataMetadata:
-    """Everything that other programs need to know about a data folder."""
+    """Everything that other programs need to know about a data folder.
+
+    Examples:
+        >>> metadata = kt.data.read_metadata("data/my")
+        >>> metadata.source_language, metadata.vocab_size
+        ('en', 300)
+    """
 
     source_language: str
     target_language: str
@@ -198,6 +204,10 @@ def read_metadata(data_dir: str | os.PathLike) -> DataMetadata:
     Raises:
         FileNotFoundError: If the folder or the file is absent.
         ValueError: If the file is damaged or has another format version.
+
+    Examples:
+        >>> kt.data.read_metadata("data/my").splits["train"].pairs
+        2
     """
     path = pathlib.Path(data_dir) / FILE_NAME
     if not path.exists():

@@ -47,6 +47,12 @@ class PackedBatchPlan(batch_plan.Plan):
 
     Differs from the paper: its batches have pairs of about equal length; a packed batch
     has pairs of all lengths.
+
+    Examples:
+        >>> lengths = [3, 5, 3, 4, 2, 6]
+        >>> plan = kt.data.PackedBatchPlan(lengths, lengths, tokens_per_batch=24)
+        >>> plan.batch(0).rows.shape
+        (1, 3)
     """
 
     def _plan(self, source_lengths, target_lengths):

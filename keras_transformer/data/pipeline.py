@@ -51,6 +51,14 @@ def training_dataset(
 
     Raises:
         ValueError: If `first_step` is below 0, or the replicas cannot share the rows.
+
+    Examples:
+        >>> corpus = kt.data.EncodedCorpus.open("data/my", "train")
+        >>> plan = corpus.batch_plan(tokens_per_batch=200)
+        >>> dataset = kt.data.training_dataset(corpus, plan)
+        >>> source_tokens, target_tokens = next(iter(dataset))
+        >>> len(source_tokens) == len(target_tokens)
+        True
     """
     config.check_at_least("first_step", first_step, 0)
     fetch, parts = _fetching(corpus, plan.batch, rows_multiple, replicas, num_replicas)
@@ -77,6 +85,13 @@ def evaluation_dataset(
 
     Returns:
         Finite (source_tokens, target_tokens), as in `training_dataset`.
+
+    Examples:
+        >>> corpus = kt.data.EncodedCorpus.open("data/my", "valid")
+        >>> dataset = kt.data.evaluation_dataset(corpus, tokens_per_batch=200)
+        >>> source_tokens, target_tokens = next(iter(dataset))
+        >>> len(source_tokens) == len(target_tokens)
+        True
     """
     config.check_at_least("tokens_per_batch", tokens_per_batch, 1)
     batches = batch_plan.sorted_batches(
@@ -108,6 +123,13 @@ def padding_dataset(
         pad_id: Id of padding.
         count: Number of batches.
         is_aligned: Whether batches have alignments.
+
+    Examples:
+        >>> dataset = kt.data.padding_dataset(
+        ...     2, source_length=5, target_length=7, pad_id=0
+        ... )
+        >>> [tokens.shape.as_list() for tokens in next(iter(dataset))]
+        [[2, 5], [2, 7]]
     """
     batch = [
         np.full((rows, length), pad_id, np.int32)

@@ -45,6 +45,11 @@ class PreparationOptions:
 
     Raises:
         ValueError: If a number is outside its range; the message names the field.
+
+    Examples:
+        >>> filters = kt.config.PairFilters(max_length=100)
+        >>> kt.data.PreparationOptions(filters, sample_pairs=10_000).overwrite
+        False
     """
 
     # Which pairs are dropped. The corpora of a mixture have filters of their own.
@@ -107,6 +112,15 @@ def prepare(
             is one.
         FileExistsError: If `data_dir` is not empty and may not be replaced.
         OSError: If `data_dir` cannot be written.
+
+    Examples:
+        >>> paths = {name: (f"{name}.en", f"{name}.de") for name in ("train", "valid")}
+        >>> source = kt.data.TextFiles(paths, "en", "de")
+        >>> prepared = kt.data.prepare(
+        ...     source, "data/new", lambda texts: kt.tokenization.train_bpe(texts, 300)
+        ... )
+        >>> prepared.splits["valid"].pairs
+        2
     """
     for needed in ("train", "valid"):
         if needed not in source.splits:
@@ -148,6 +162,19 @@ def prepare_corpora(
     Raises:
         ValueError: As in `prepare`, or if the vocabulary lacks a symbol, or a dataset
             a split.
+
+    Examples:
+        >>> from keras_transformer.data import corpora
+        >>> given = corpora.read("corpora.yaml")
+        >>> prepared = kt.data.prepare_corpora(
+        ...     given,
+        ...     "data/mixed",
+        ...     lambda texts: kt.tokenization.train_bpe(
+        ...         texts, 300, symbols=given.symbols
+        ...     ),
+        ... )
+        >>> [corpus.name for corpus in prepared.corpora]
+        ['news', 'dev']
     """
     # Splits of a dataset share one source.
     open_dataset = functools.cache(
@@ -158,7 +185,13 @@ def prepare_corpora(
 
 
 def check_symbols(given: corpora.Corpora, tokenizer: Any) -> None:
-    """Raise ValueError if a vocabulary lacks a symbol of the corpora."""
+    """Raise ValueError if a vocabulary lacks a symbol of the corpora.
+
+    Examples:
+        >>> from keras_transformer.data import corpora
+        >>> given = corpora.read("corpora.yaml")
+        >>> kt.data.check_symbols(given, tokenizer)
+    """
     for each in given.corpora:
         for symbol in each.symbols:
             if not tokenizer.has_symbol(symbol):
@@ -354,7 +387,12 @@ def _sums(encoded) -> dict[str, metadata.SplitMetadata]:
 
 
 def report(prepared: metadata.DataMetadata) -> str:
-    """Describe a prepared folder in a few lines."""
+    """Describe a prepared folder in a few lines.
+
+    Examples:
+        >>> print(kt.data.report(kt.data.read_metadata("data/my")).splitlines()[0])
+        en to de, vocabulary of 300 (bpe)
+    """
     own = prepared.target_vocab_size
     kind = tasks.of(prepared.task).target_noun
     directions = [(prepared.source_language, prepared.target_language)] + [

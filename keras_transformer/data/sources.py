@@ -35,6 +35,12 @@ class ParallelSource(abc.ABC):
         target_language: Language code of the target.
         description: Where the pairs come from, in words.
         splits: Which of "train", "valid" and "test" there are.
+
+    Examples:
+        >>> paths = {name: (f"{name}.en", f"{name}.de") for name in ("train", "valid")}
+        >>> source = kt.data.TextFiles(paths, "en", "de")
+        >>> isinstance(source, kt.data.ParallelSource), source.splits
+        (True, ('train', 'valid'))
     """
 
     source_language: str
@@ -75,6 +81,13 @@ class TextFiles(ParallelSource):
 
     Raises:
         FileNotFoundError: If a file is absent.
+
+    Examples:
+        >>> paths = {name: (f"{name}.en", f"{name}.de") for name in ("train", "valid")}
+        >>> source = kt.data.TextFiles(paths, "en", "de")
+        >>> source_text, target_text = next(source.pairs("train"))
+        >>> source_text
+        b'A dog runs.'
     """
 
     def __init__(
@@ -214,6 +227,12 @@ def open_dataset(
 
     Raises:
         ValueError: If there is no such source, or it lacks one of the languages.
+
+    Examples:
+        >>> kt.data.open_dataset("wmt14_translate/de-en", "en", "de")
+        Traceback (most recent call last):
+            ...
+        ValueError: `dataset` must be 'tfds:NAME/CONFIG' such as...
     """
     if not name.startswith("tfds:") or name == "tfds:":
         raise ValueError(

@@ -73,6 +73,13 @@ class BeamSearchResult(NamedTuple):
     The first `num_best` slots are final; later ones hold what had been found when the
     search stopped. An empty slot has length 0 and NEGATIVE_INFINITY as log_prob and
     score.
+
+    Examples:
+        >>> result = kt.decoding.no_hypotheses(
+        ...     batch=3, max_steps=7, beam_size=2, pad_id=0
+        ... )
+        >>> result.tokens.shape.as_list(), result.scores.shape.as_list()
+        ([3, 2, 7], [3, 2])
     """
 
     tokens: tf.Tensor  # int32 [batch, beam, max_steps]: no BOS; EOS, then pad_id
@@ -85,7 +92,15 @@ class BeamSearchResult(NamedTuple):
 def no_hypotheses(
     batch: int | tf.Tensor, max_steps: int | tf.Tensor, beam_size: int, pad_id: int
 ) -> BeamSearchResult:
-    """Return a result whose slots are all empty."""
+    """Return a result whose slots are all empty.
+
+    Examples:
+        >>> result = kt.decoding.no_hypotheses(
+        ...     batch=1, max_steps=5, beam_size=2, pad_id=0
+        ... )
+        >>> result.lengths.numpy().tolist()
+        [[0, 0]]
+    """
     slots = [batch, beam_size]
     impossible = tf.fill(slots, NEGATIVE_INFINITY)
     return BeamSearchResult(
@@ -251,6 +266,24 @@ def beam_search(
         ValueError: If an argument or a result of `step_fn` has a wrong shape, range or
             structure.
         TypeError: If `max_lengths` or `max_steps` is not an integer.
+
+    Examples:
+        >>> def step_fn(tokens, step, past, source, cache):
+        ...     return 9.0 * tf.one_hot(tokens + 1, depth=6), cache  # counts on
+        ...
+        >>> result = kt.decoding.beam_search(
+        ...     step_fn,
+        ...     source=(),
+        ...     cache=(),
+        ...     max_lengths=tf.constant([4]),
+        ...     max_steps=4,
+        ...     config=kt.DecodingConfig(beam_size=2),
+        ...     bos_id=1,
+        ...     eos_id=4,
+        ...     pad_id=0,
+        ... )
+        >>> result.tokens[0, 0].numpy().tolist()
+        [2, 3, 4, 0]
     """
     max_lengths = tf.convert_to_tensor(max_lengths)
     check_arguments(

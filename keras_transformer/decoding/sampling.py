@@ -26,6 +26,16 @@ class SamplingOptions(NamedTuple):
 
     All values are accepted: rows may come from different clients of a server, and an
     error would fail all of them.
+
+    Examples:
+        >>> options = kt.decoding.SamplingOptions(
+        ...     uniforms=tf.random.uniform([1, 4]),
+        ...     temperature=tf.ones([1]),
+        ...     top_k=tf.constant([5]),
+        ...     top_p=tf.ones([1]),
+        ... )
+        >>> int(options.top_k[0])  # each token is one of the five likeliest
+        5
     """
 
     # The random number of each step. Equal numbers give equal outputs, whatever else
@@ -42,7 +52,13 @@ class SamplingOptions(NamedTuple):
 
 
 class SampleResult(NamedTuple):
-    """One sampled output per sentence."""
+    """One sampled output per sentence.
+
+    Examples:
+        >>> result = kt.decoding.no_sample(batch=3, max_steps=7, pad_id=0)
+        >>> result.tokens.shape.as_list()
+        [3, 7]
+    """
 
     tokens: tf.Tensor  # int32 [batch, max_steps]: no BOS; EOS, then pad_id
     lengths: tf.Tensor  # int32 [batch]: tokens, including EOS
@@ -52,7 +68,14 @@ class SampleResult(NamedTuple):
 def no_sample(
     batch: int | tf.Tensor, max_steps: int | tf.Tensor, pad_id: int
 ) -> SampleResult:
-    """Return empty outputs."""
+    """Return empty outputs.
+
+    Examples:
+        >>> kt.decoding.no_sample(
+        ...     batch=2, max_steps=5, pad_id=0
+        ... ).lengths.numpy().tolist()
+        [0, 0]
+    """
     return SampleResult(
         tokens=tf.fill([batch, max_steps], pad_id),
         lengths=tf.zeros([batch], tf.int32),
@@ -82,6 +105,29 @@ def sample(
         token_rules: Same as in `beam_search`, for a beam of 1. The probabilities of the
             tokens that are allowed sum to 1.
         **special_ids: `bos_id`, `eos_id` and `pad_id`, same as in `beam_search`.
+
+    Examples:
+        >>> def step_fn(tokens, step, past, source, cache):
+        ...     return 9.0 * tf.one_hot(tokens + 1, depth=6), cache  # counts on
+        ...
+        >>> options = kt.decoding.SamplingOptions(
+        ...     uniforms=tf.random.uniform([1, 4]),
+        ...     temperature=tf.ones([1]),
+        ...     top_k=tf.constant([1]),
+        ...     top_p=tf.ones([1]),
+        ... )
+        >>> result = kt.decoding.sample(
+        ...     step_fn,
+        ...     source=(),
+        ...     cache=(),
+        ...     max_lengths=tf.constant([4]),
+        ...     options=options,
+        ...     bos_id=1,
+        ...     eos_id=4,
+        ...     pad_id=0,
+        ... )
+        >>> result.tokens[0].numpy().tolist()
+        [2, 3, 4, 0]
     """
     bos_id, eos_id, pad_id = (
         special_ids[name] for name in ("bos_id", "eos_id", "pad_id")

@@ -33,6 +33,10 @@ def length_penalty(lengths: tf.Tensor, alpha: float, kind: str = "wu") -> tf.Ten
 
     Returns:
         float32, shape of `lengths`.
+
+    Examples:
+        >>> kt.decoding.length_penalty(tf.constant([1, 7]), alpha=1.0).numpy().tolist()
+        [1.0, 2.0]
     """
     lengths = tf.cast(lengths, tf.float32)
     return tf.pow(lengths if kind == "power" else (5.0 + lengths) / 6.0, alpha)

@@ -20,7 +20,19 @@ import tensorflow as tf
 
 
 class Past(NamedTuple):
-    """The cache columns that a step reads, and where it writes."""
+    """The cache columns that a step reads, and where it writes.
+
+    Examples:
+        >>> past = kt.decoding.Past(
+        ...     ancestry=tf.constant([[[True, False], [False, True]]]),
+        ...     steps=tf.constant([[0, 0]]),
+        ...     first_column=tf.constant(0),
+        ... )
+        >>> past.ancestry[
+        ...     0, 1
+        ... ].numpy().tolist()  # the second hypothesis reads its own column
+        [False, True]
+    """
 
     # [b, k, c]: whether column c is in the past of the hypothesis now in slot k,
     # including the slot's own column of this step.

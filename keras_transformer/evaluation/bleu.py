@@ -32,7 +32,15 @@ _HYPHEN_IN_WORD = re.compile(r"(\S)-(\S)")
 
 @dataclasses.dataclass(frozen=True)
 class TranslationScores:
-    """Scores of one set of translations; all but counts and perplexity in [0, 100]."""
+    """Scores of one set of translations; all but counts and perplexity in [0, 100].
+
+    Examples:
+        >>> scores = kt.evaluation.score_translations(
+        ...     ["Ein Hund läuft."], ["Ein Hund läuft."], bootstrap_samples=0
+        ... )
+        >>> round(scores.sacrebleu), scores.exact_match
+        (100, 100.0)
+    """
 
     # Cased, the language's tokenizer, exponential smoothing; see `signature`.
     sacrebleu: float
@@ -90,6 +98,15 @@ def score_translations(
         ValueError: If there are no lines, or not one reference for each hypothesis, or
             `target_language` is not a language code, or packages of its tokenizer are
             not installed.
+
+    Examples:
+        >>> scores = kt.evaluation.score_translations(
+        ...     ["Ein Hund läuft schnell.", "Es regnet."],
+        ...     ["Ein Hund läuft schnell.", "Es schneit."],
+        ...     bootstrap_samples=0,
+        ... )
+        >>> scores.exact_match
+        50.0
     """
     _check_lines("hypotheses", hypotheses)
     _check_lines("references", references)
@@ -137,6 +154,9 @@ def check_languages(languages: Iterable[str]) -> None:
 
     Args:
         languages: Codes, as `score_translations` takes them.
+
+    Examples:
+        >>> kt.evaluation.check_languages(["de", "pt-BR"])
     """
     for code in dict.fromkeys(languages):
         _primary_code(code)
@@ -153,6 +173,10 @@ def tokenized(lines: Sequence[str], target_language: str) -> list[str]:
     Raises:
         ValueError: If `target_language` is not a language code, or packages of its
             tokenizer are not installed.
+
+    Examples:
+        >>> kt.evaluation.tokenized(["Ein Hund läuft."], "de")
+        ['Ein Hund läuft .']
     """
     return [*map(_Tokenizers(target_language).tokenize, lines)]
 

@@ -8,7 +8,15 @@ from keras_transformer.evaluation import bleu
 
 
 def format_scores(scores: bleu.TranslationScores) -> str:
-    """Return the scores as lines of text, with their signatures."""
+    """Return the scores as lines of text, with their signatures.
+
+    Examples:
+        >>> scores = kt.evaluation.score_translations(
+        ...     ["Ein Hund läuft."], ["Ein Hund läuft."], bootstrap_samples=0
+        ... )
+        >>> print(kt.evaluation.format_scores(scores).splitlines()[0])
+        sacreBLEU                    100.00
+    """
     sacrebleu_value = f"{scores.sacrebleu:.2f}"
     if scores.sacrebleu_low is not None:
         interval = f"{scores.sacrebleu_low:.2f} to {scores.sacrebleu_high:.2f}"
@@ -38,6 +46,14 @@ def format_parts(title: str, scores: Mapping[str, bleu.TranslationScores]) -> st
     Args:
         title: Of the first column.
         scores: By what the first column says.
+
+    Examples:
+        >>> scores = kt.evaluation.score_translations(
+        ...     ["Ein Hund läuft."], ["Ein Hund läuft."], bootstrap_samples=0
+        ... )
+        >>> print(kt.evaluation.format_parts("corpus", {"news": scores}))
+        corpus  sentences  sacreBLEU   chrF2  exact match
+        news            1     100.00  100.00     100.00 %
     """
     table = [(title, "sentences", "sacreBLEU", "chrF2", "exact match")] + [
         (

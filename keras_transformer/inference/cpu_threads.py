@@ -35,6 +35,11 @@ def threads_for_few_sentences(num_sentences: int) -> Iterator[None]:
 
     Args:
         num_sentences: Number of sentences to translate, over all batches.
+
+    Examples:
+        >>> with kt.threads.threads_for_few_sentences(num_sentences=1):
+        ...     translation = translator("one two")
+        ...
     """
     is_few = num_sentences <= _FEW_SENTENCES and not hardware.has_gpu()
     added = _FEW_THREADS.keys() - os.environ.keys() if is_few else ()
@@ -53,5 +58,8 @@ def one_more_for_a_compiler() -> None:
     of them the operations of short batches would wait for those of a long one: 40
     users of a server with short sentences then wait 6 s beside long texts, not 1 s. An
     environment variable that is already set is not changed.
+
+    Examples:
+        >>> kt.threads.one_more_for_a_compiler()
     """
     os.environ.setdefault(_STARTING, str(len(os.sched_getaffinity(0)) + 1))

@@ -54,6 +54,16 @@ class Translator(SequenceGenerator):
     Raises:
         ValueError: If model, tokenizer and shortlist do not match, or `num_best` is
             outside [1, beam_size].
+
+    Examples:
+        >>> translator = kt.Translator(
+        ...     model, tokenizer, beam_size=2, max_input_length=23
+        ... )
+        >>> len(translator(["one two", "two"]))
+        2
+        >>> translation = translator.translate(["one two"])[0]
+        >>> translation.truncated
+        False
     """
 
     task = tasks.TRANSLATION

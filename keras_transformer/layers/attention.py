@@ -119,6 +119,14 @@ class MultiHeadAttention(MaskedLayer):
     Raises:
         ValueError: If a size is below 1, `dropout_rate` is outside [0, 1), or
             `attention_mask` has another shape.
+
+    Examples:
+        >>> attention = kt.layers.MultiHeadAttention(
+        ...     8, num_heads=2, key_dim=4, value_dim=4
+        ... )
+        >>> output, weights = attention(np.ones([3, 7, 8]), np.ones([3, 5, 8]))
+        >>> output.shape.as_list(), weights.shape.as_list()
+        ([3, 7, 8], [3, 2, 7, 5])
     """
 
     def __init__(

@@ -39,6 +39,13 @@ class DecoderLayer(ConfiguredLayer):
     Raises:
         ValueError: If `encoder_output` is given to a layer built without, or left out
             of one built with it.
+
+    Examples:
+        >>> config = kt.ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2)
+        >>> layer = kt.layers.DecoderLayer(config)
+        >>> output, weights = layer(np.ones([3, 7, 8]))  # without an encoder
+        >>> output.shape.as_list(), weights.shape.as_list()
+        ([3, 7, 8], [3, 2, 7, 7])
     """
 
     def __init__(self, config: ModelConfig | dict, causal: bool = True, **kwargs):
@@ -142,6 +149,14 @@ class Decoder(ConfiguredLayer):
 
     Raises:
         ValueError: Same as in `DecoderLayer`.
+
+    Examples:
+        >>> config = kt.ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2)
+        >>> inputs, encoder_output = np.ones([3, 7, 8]), np.ones([3, 5, 8])
+        >>> decoder = kt.layers.Decoder(config)
+        >>> output, self_weights, cross_weights = decoder(inputs, encoder_output)
+        >>> output.shape.as_list(), len(self_weights), cross_weights[0].shape.as_list()
+        ([3, 7, 8], 2, [3, 2, 7, 5])
     """
 
     def __init__(self, config: ModelConfig | dict, causal: bool = True, **kwargs):

@@ -64,6 +64,10 @@ class Dropout(MaskedLayer):
 
     Raises:
         ValueError: If `rate` is outside [0, 1).
+
+    Examples:
+        >>> np.asarray(kt.layers.Dropout(0.5)(np.ones([1, 3]), training=False)).tolist()
+        [[1.0, 1.0, 1.0]]
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):

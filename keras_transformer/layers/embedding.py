@@ -61,6 +61,12 @@ class TokenEmbedding(MaskedLayer):
 
     Raises:
         ValueError: If a size is below 1, or `tokens` are float16 or bfloat16.
+
+    Examples:
+        >>> embedding = kt.layers.TokenEmbedding(vocab_size=11, d_model=8)
+        >>> embedded = embedding(np.array([[5, 3, 2]]))
+        >>> embedded.shape.as_list(), embedding.logits(embedded).shape.as_list()
+        ([1, 3, 8], [1, 3, 11])
     """
 
     def __init__(

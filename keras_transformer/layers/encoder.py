@@ -21,6 +21,12 @@ class EncoderLayer(ConfiguredLayer):
     Returns:
         float `[batch, source_length, d_model]`, and the attention weights returned by
         `self_attention`.
+
+    Examples:
+        >>> config = kt.ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2)
+        >>> output, weights = kt.layers.EncoderLayer(config)(np.ones([3, 5, 8]))
+        >>> output.shape.as_list(), weights.shape.as_list()
+        ([3, 5, 8], [3, 2, 5, 5])
     """
 
     def build(self, inputs_shape=None):
@@ -62,6 +68,12 @@ class Encoder(ConfiguredLayer):
         attention weights of every layer, float
         `[batch, heads, source_length, source_length]`; in blocks if attention is
         restricted.
+
+    Examples:
+        >>> config = kt.ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2)
+        >>> output, weights = kt.layers.Encoder(config)(np.ones([3, 5, 8]))
+        >>> output.shape.as_list(), len(weights)
+        ([3, 5, 8], 2)
     """
 
     @property

@@ -37,6 +37,12 @@ class FeedForward(MaskedLayer):
             or `activation` is unknown.
 
     Differs from the paper: dropout on the hidden activation, off by default.
+
+    Examples:
+        >>> kt.layers.FeedForward(d_model=8, d_ff=16)(
+        ...     np.ones([3, 5, 8])
+        ... ).shape.as_list()
+        [3, 5, 8]
     """
 
     def __init__(

@@ -30,6 +30,11 @@ class LayerNormalization(MaskedLayer, keras.layers.LayerNormalization):
 
     Returns:
         float `[..., width]`, in the compute dtype.
+
+    Examples:
+        >>> output = kt.layers.LayerNormalization()(np.float32([[1, 3]]))
+        >>> np.asarray(output).round(3).tolist()
+        [[-1.0, 1.0]]
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs):

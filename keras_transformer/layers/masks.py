@@ -23,6 +23,10 @@ def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
 
     Returns:
         bool `[batch, length]`, True = real token.
+
+    Examples:
+        >>> np.asarray(kt.layers.padding_mask(np.array([[5, 3, 0]]), pad_id=0)).tolist()
+        [[True, True, False]]
     """
     return ops.not_equal(tokens, pad_id)
 
@@ -40,6 +44,10 @@ def causal_mask(length: int | Tensor, key_length: int | Tensor | None = None) ->
 
     Raises:
         ValueError: If `length` is None.
+
+    Examples:
+        >>> np.asarray(kt.layers.causal_mask(3))[0].astype(int).tolist()
+        [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     """
     queries = _positions(length)
     keys = queries if key_length is None else _positions(key_length)
@@ -54,6 +62,11 @@ def key_mask(padding: Tensor) -> Tensor:
 
     Returns:
         bool `[batch, 1, key_length]`; broadcasts over queries.
+
+    Examples:
+        >>> padding = kt.layers.padding_mask(np.array([[5, 3, 0]]), pad_id=0)
+        >>> kt.layers.key_mask(padding).shape.as_list()
+        [1, 1, 3]
     """
     return ops.expand_dims(padding, 1)
 

@@ -86,6 +86,11 @@ class PositionalEncoding(MaskedLayer):
     Raises:
         ValueError: If a choice is unknown, or the inputs, without `positions`, are
             longer than the learned table.
+
+    Examples:
+        >>> encoded = kt.layers.PositionalEncoding(d_model=4)(np.zeros([1, 2, 4]))
+        >>> np.asarray(encoded)[0, 0].tolist()  # sines and cosines of position 0
+        [0.0, 1.0, 0.0, 1.0]
     """
 
     def __init__(

@@ -39,6 +39,13 @@ class Residual(MaskedLayer):
 
     Raises:
         ValueError: If `norm_placement` is unknown, or `dropout_rate` is outside [0, 1).
+
+    Examples:
+        >>> residual, sublayer = kt.layers.Residual(), keras.layers.Dense(8)
+        >>> inputs = keras.ops.ones([3, 5, 8])
+        >>> output = sublayer(residual.sublayer_input(inputs))
+        >>> residual(inputs, output).shape.as_list()
+        [3, 5, 8]
     """
 
     def __init__(

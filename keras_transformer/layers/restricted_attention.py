@@ -158,6 +158,14 @@ class RestrictedSelfAttention(MultiHeadAttention):
 
     Raises:
         ValueError: If `window` is below 1, or a `source` other than the query is given.
+
+    Examples:
+        >>> attention = kt.layers.RestrictedSelfAttention(
+        ...     8, num_heads=2, key_dim=4, value_dim=4, window=3
+        ... )
+        >>> output, _ = attention(np.ones([2, 11, 8]))
+        >>> output.shape.as_list()
+        [2, 11, 8]
     """
 
     def __init__(self, *args, window: int, causal: bool = False, **kwargs):

@@ -62,6 +62,15 @@ class Transformer(TokenTrainer):
     The tokens may also be one argument: `(source_tokens, decoder_inputs)`, or a dict
     with these names. `fit` and `evaluate` take pairs `(source_tokens, target_tokens)`;
     the train step shifts the targets.
+
+    Examples:
+        >>> config = kt.ModelConfig(
+        ...     vocab_size=11, num_layers=1, d_model=8, d_ff=16, num_heads=2
+        ... )
+        >>> model = kt.Transformer(config)
+        >>> source_tokens, target_tokens = np.array([[5, 7, 3]]), np.array([[6, 3]])
+        >>> model(source_tokens, model.shift_right(target_tokens)).shape.as_list()
+        [1, 2, 11]
     """
 
     def __init__(self, config: ModelConfig | dict | None = None, **kwargs):

@@ -48,6 +48,13 @@ def open_model(
         ValueError: If it is not for this use, an option does not fit it, or it is
             damaged.
         TypeError: If there is no such option.
+
+    Examples:
+        >>> model = kt.open_model("runs/my", beam_size=1)
+        >>> model.source_language, model.target_language
+        ('en', 'de')
+        >>> len(model.translate(["one two", "two"]))
+        2
     """
     if use is not None:
         check_choice("use", use, USES)

@@ -82,6 +82,11 @@ class Parser(SequenceGenerator):
             no room for a tree.
 
     Differs from the paper, whose search is not restricted to trees.
+
+    Examples:
+        >>> parse = parser.parse(["A dog runs ."])[0]
+        >>> parse.tree.words
+        ['A', 'dog', 'runs', '.']
     """
 
     task = tasks.PARSING

@@ -42,6 +42,11 @@ class ModelDir:
 
     Raises:
         ValueError: If `path` is a URL.
+
+    Examples:
+        >>> run = kt.model_dir.ModelDir("runs/my")
+        >>> run.read_config().preset
+        'tiny'
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -239,6 +244,11 @@ def load_model(path: str | os.PathLike) -> Transformer:
     Raises:
         FileNotFoundError: If the folder holds no model.
         ValueError: If the file is absent or not a Keras model.
+
+    Examples:
+        >>> model = kt.load_model("runs/my")
+        >>> model.config.num_layers
+        2
     """
     if pathlib.Path(path).suffix == ".keras":
         return keras.saving.load_model(path)

@@ -28,6 +28,11 @@ def load(directory: str | os.PathLike) -> tokenizer.Tokenizer:
     Raises:
         FileNotFoundError: If the folder or one of its files is absent.
         ValueError: If a file is damaged, or of another format version.
+
+    Examples:
+        >>> tokenizer.save("tokenizer")
+        >>> kt.tokenization.load("tokenizer").fingerprint == tokenizer.fingerprint
+        True
     """
     directory = pathlib.Path(directory)
     description = _read_description(directory / tokenizer.DESCRIPTION_NAME)

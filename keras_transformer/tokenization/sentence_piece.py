@@ -46,6 +46,13 @@ class SentencePieceTokenizer(tokenizer.Tokenizer):
 
     Raises:
         ValueError: If `proto` is not a SentencePiece model.
+
+    Examples:
+        >>> with open("spiece.model", "rb") as file:
+        ...     tokenizer = kt.tokenization.SentencePieceTokenizer(file.read())
+        ...
+        >>> tokenizer.vocab_size
+        100
     """
 
     vocabulary_name = "sentencepiece.model"
@@ -148,6 +155,11 @@ def from_sentencepiece_file(path: str | os.PathLike) -> SentencePieceTokenizer:
     Raises:
         FileNotFoundError: If the file is absent.
         ValueError: If it is not a SentencePiece model.
+
+    Examples:
+        >>> tokenizer = kt.tokenization.from_sentencepiece_file("spiece.model")
+        >>> tokenizer.decode(tokenizer.encode("one two"))
+        'one two'
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -189,6 +201,13 @@ def train_bpe(
     Raises:
         ValueError: If the texts are empty, or `vocab_size` is larger than they allow or
             smaller than their characters need; the message has the bound.
+
+    Examples:
+        >>> tokenizer = kt.tokenization.train_bpe(
+        ...     ["one two", "eins zwei"] * 9, vocab_size=280
+        ... )
+        >>> tokenizer.decode(tokenizer.encode("two one"))
+        'two one'
     """
     config.check_at_least("vocab_size", vocab_size, 1)
     training_text.check_coverage(character_coverage)

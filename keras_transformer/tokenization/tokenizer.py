@@ -69,6 +69,14 @@ class Tokenizer(tf.Module):
         bos_id: First id of the decoder's input; never in the ids of a text.
         eos_id: Last id of a sequence; never in the ids of a text.
         fingerprint: Hexadecimal SHA-256 of the vocabulary file, the "tokenizer hash".
+
+    Examples:
+        >>> tokenizer.encode("one two").dtype.name
+        'int32'
+        >>> tokenizer.decode(tokenizer.encode(["one two", "Zürich"]))
+        ['one two', 'Zürich']
+        >>> tokenizer.tokenize(["one two", "two"]).shape.as_list()  # also in a graph
+        [2, None]
     """
 
     # Ids that every source and every target begins with, such as their languages; None:

@@ -41,6 +41,11 @@ class WordPieceTokenizer(tokenizer.Tokenizer):
 
     Raises:
         ValueError: If the vocabulary is not of this form.
+
+    Examples:
+        >>> tokenizer = kt.tokenization.train_wordpiece(["one two"] * 9, vocab_size=50)
+        >>> isinstance(tokenizer, kt.tokenization.WordPieceTokenizer)
+        True
     """
 
     vocabulary_name = "vocabulary.txt"
@@ -119,6 +124,11 @@ def train_wordpiece(
     units, not those that increase the likelihood most. The trainer of tensorflow-text,
     which keras_nlp uses, took over two minutes for 29,000 different words (Multi30k,
     8,000 pieces), this one seconds; that one may miss the size by 5 %.
+
+    Examples:
+        >>> tokenizer = kt.tokenization.train_wordpiece(["one two"] * 9, vocab_size=50)
+        >>> tokenizer.decode(tokenizer.encode("two one"))
+        'two one'
     """
     config.check_at_least("vocab_size", vocab_size, 1)
     training_text.check_coverage(character_coverage)

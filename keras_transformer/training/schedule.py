@@ -28,6 +28,11 @@ class TransformerSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     Raises:
         ValueError: If `d_model` or `warmup_steps` is below 1.
+
+    Examples:
+        >>> schedule = kt.TransformerSchedule(d_model=512, warmup_steps=4000)
+        >>> f"{float(schedule(3999)):.6f}"  # the peak
+        '0.000699'
     """
 
     def __init__(self, d_model: int, warmup_steps: int = 4000, scale: float = 1.0):
@@ -122,6 +127,11 @@ def paper_optimizer(d_model: int, config: TrainingConfig) -> Adam:
     Args:
         d_model: Width of the model.
         config: Supplies betas, epsilon and schedule.
+
+    Examples:
+        >>> optimizer = kt.paper_optimizer(512, kt.TrainingConfig(warmup_steps=4000))
+        >>> optimizer.beta_2
+        0.98
     """
     if config.learning_rate_schedule == "paper":
         schedule = TransformerSchedule(

@@ -58,6 +58,16 @@ def draw_text(tree: trees.Tree) -> str:
 
     A tag is written before its word, except "XX", the unknown tag of
     `linearisation.tags_of`.
+
+    Examples:
+        >>> tree = kt.parsing.clean(kt.parsing.read_trees("trees.mrg").trees[0])
+        >>> print(kt.parsing.draw_text(tree))
+        S
+        ├─ NP
+        │  ├─ DT the
+        │  └─ NN fox
+        └─ VP
+           └─ VBZ barks
     """
     lines = [_shown(tree.label or _NO_LABEL)]
     # For each open constituent: indentation of its children's lines, children left, and
@@ -90,6 +100,11 @@ def draw_svg(tree: trees.Tree | Sequence[trees.Tree]) -> str:
 
     Raises:
         ValueError: If there are no trees.
+
+    Examples:
+        >>> tree = kt.parsing.clean(kt.parsing.read_trees("trees.mrg").trees[0])
+        >>> kt.parsing.draw_svg(tree)[:4]
+        '<svg'
     """
     several = [tree] if isinstance(tree, trees.Tree) else [*tree]
     if not several:

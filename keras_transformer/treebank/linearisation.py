@@ -50,6 +50,10 @@ def tag_of(word: str) -> str:
 
     Returns:
         The Penn Treebank's tag of punctuation and brackets, else "XX".
+
+    Examples:
+        >>> kt.parsing.tag_of("."), kt.parsing.tag_of("fox")
+        ('.', 'XX')
     """
     return _TAG_OF_WORD.get(word, UNKNOWN_TAG)
 
@@ -59,6 +63,10 @@ def tags_of(words: Sequence[str]) -> list[str]:
 
     "'" is a closing quote if "`" has opened one, else a possessive. This is correct for
     67 of 68 occurrences in the Penn Treebank's sample.
+
+    Examples:
+        >>> kt.parsing.tags_of(["``", "Yes", "''", "."])
+        ['``', 'XX', "''", '.']
     """
     tags = []
     num_open = 0
@@ -92,6 +100,11 @@ def linearise(tree: trees.Tree, keep_tags: bool = False) -> list[str]:
 
     Raises:
         ValueError: If a bracket has no label.
+
+    Examples:
+        >>> tree = kt.parsing.clean(kt.parsing.read_trees("trees.mrg").trees[0])
+        >>> kt.parsing.linearise(tree)
+        ['(S', '(NP', 'XX', 'XX', ')NP', '(VP', 'XX', ')VP', ')S']
     """
     symbols = []
     for kind, node in trees.walk(tree):
@@ -124,6 +137,11 @@ def delinearise(
     Raises:
         ValueError: If the symbols are not a tree over these words; the message names
             the symbol.
+
+    Examples:
+        >>> labels = ["(S", "(NP", "XX", "XX", ")NP", ")S"]
+        >>> print(kt.parsing.delinearise(labels, ["the", "fox"], ["DT", "NN"]))
+        (S (NP (DT the) (NN fox)))
     """
     if len(words) != len(tags):
         raise ValueError(
@@ -190,6 +208,10 @@ def repair(
 
     Raises:
         ValueError: If `num_words` is below 1.
+
+    Examples:
+        >>> kt.parsing.repair(["(S", "(NP", "XX", ")S"], num_words=2)
+        ['(S', '(NP', 'XX', 'XX', ')NP', ')S']
     """
     config.check_at_least("num_words", num_words, 1)
     repaired: list[str] = []

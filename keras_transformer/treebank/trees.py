@@ -48,6 +48,10 @@ class Leaf:
     Raises:
         ValueError: If the tag or the word is empty or contains white space, or the tag
             contains a round bracket.
+
+    Examples:
+        >>> kt.parsing.Leaf(tag="NN", word="fox").word
+        'fox'
     """
 
     tag: str
@@ -79,6 +83,12 @@ class Tree:
     Raises:
         ValueError: If the label contains white space or round brackets, or there are no
             children.
+
+    Examples:
+        >>> leaves = kt.parsing.Leaf("DT", "the"), kt.parsing.Leaf("NN", "fox")
+        >>> tree = kt.parsing.Tree("NP", leaves)
+        >>> print(tree, tree.words)
+        (NP (DT the) (NN fox)) ['the', 'fox']
     """
 
     label: str
@@ -213,6 +223,12 @@ def write_trees(path: str | os.PathLike | None, trees: Sequence[Tree | None]) ->
     Args:
         path: The file to write; None: standard output.
         trees: The trees; None (a sentence without parse) is written as an empty line.
+
+    Examples:
+        >>> tree = kt.parsing.Tree("NP", (kt.parsing.Leaf("NN", "fox"),))
+        >>> kt.parsing.write_trees("new.mrg", [tree])
+        >>> kt.parsing.read_trees("new.mrg").trees[0] == tree
+        True
     """
     text_files.write_lines(
         path, ["" if tree is None else write(tree) for tree in trees]
@@ -237,6 +253,13 @@ def clean(tree: Tree) -> Tree:
 
     Raises:
         ValueError: If no word is left.
+
+    Examples:
+        >>> tree = kt.parsing.read_trees("trees.mrg").trees[0]
+        >>> print(tree)
+        ( (S (NP-SBJ (DT the) (NN fox)) (VP (VBZ barks))))
+        >>> print(kt.parsing.clean(tree))
+        (S (NP (DT the) (NN fox)) (VP (VBZ barks)))
     """
     stack: list[list[Tree | Leaf]] = [[]]
     for kind, node in walk(tree):
@@ -305,6 +328,11 @@ def read_trees(
         FileNotFoundError: If the file does not exist, or the folder contains none.
         ValueError: If a tree is bad or a line is not valid UTF-8 (the message names
             file and line), or if `allow_empty` is used without `one_per_line`.
+
+    Examples:
+        >>> bank = kt.parsing.read_trees("trees.mrg")
+        >>> len(bank.trees)
+        1
     """
     if allow_empty and not one_per_line:
         raise ValueError(
