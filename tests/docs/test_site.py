@@ -84,6 +84,9 @@ def test_every_public_name_is_on_the_site(site):
     page = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in kt.__all__:
         assert name == "__version__" or f"<code>kt.{name}</code>" in page, name
+    # Arguments of calls are in lists, as those of constructors are.
+    for name in ("config", "source_tokens", "encoder_output"):
+        assert f"<b><code>{name}</code></b>" in page, name
     for name in ("Transformer.fit", "positional_encoding.", "beam_search.beam_search"):
         if name != "Transformer.fit":  # inherited from Keras
             assert name in page, name
