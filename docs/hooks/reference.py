@@ -26,8 +26,10 @@ PROGRAM_PAGES = {
 # Long pages with many headings: a search shows pages that people wrote first. The table
 # of presets needs the room of the table of contents.
 FRONT_MATTER = "---\nsearch: {boost: 0.3}\nhide: [%s]\n---\n\n"
-# What is code in prose: flags, with a value or not, and programs.
-CODE = re.compile(r"(--\w[\w-]*(?:=[\w./:]*\w)?|\b(?:bin|export|benchmarks)/\w+\.py\b)")
+# What is code in prose: what is marked already, flags, with a value or not, programs.
+CODE = re.compile(
+    r"(`[^`]+`|--\w[\w-]*(?:=[\w./:]*\w)?|\b(?:bin|export|benchmarks)/\w+\.py\b)"
+)
 # A flag in the text of a page.
 FLAG = re.compile(r"(?<=[\s>(])--\w+")
 # A cell of a table that holds a date.
@@ -221,7 +223,7 @@ def marked(text: str, escape: Callable[[str], str] = str) -> str:
     """Mark flags, programs and the like as code; escape the rest."""
     parts = CODE.split(text)
     for number, part in enumerate(parts):
-        parts[number] = f"`{part}`" if number % 2 else escape(part)
+        parts[number] = f"`{part.strip('`')}`" if number % 2 else escape(part)
     return "".join(parts)
 
 

@@ -113,6 +113,11 @@ def test_every_flag_is_in_the_reference(reference):
     assert [flag.name for flag in flags][:2] == ["saved_model", "input"]
 
 
+def test_what_a_help_text_marks_as_code_stays_code(reference):
+    page = reference.programs_page("Programs", ("bin",))
+    assert re.search(r"\| `--early_stopping` \| [^|]* `beam_size` hypotheses", page)
+
+
 @pytest.mark.long
 def test_every_program_and_flag_of_the_faq_exists(reference, repository):
     """Each answer has a link, and names only what there is."""
