@@ -101,7 +101,7 @@ def licence_of(folder: pathlib.Path) -> dict[str, str]:
     """Return what the card of a published model says of its licence, if it does."""
     try:
         head = huggingface_hub.metadata_load(folder / CARD) or {}
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
     return {
         key: head[key]

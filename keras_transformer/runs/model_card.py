@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -220,7 +221,8 @@ def _facts(model_dir: ModelDir, checkpoint: Checkpoint, num_parameters: int) -> 
             told = run.target_language
             if told not in tokenizer.languages:
                 told = min(tokenizer.languages)
-            flag = f" --target_language={told}"
+            # A published vocabulary may have any characters there.
+            flag = f" --target_language={shlex.quote(told)}"
     return _Facts(
         run=run,
         languages=list(dict.fromkeys(filter(None, languages))),
@@ -346,9 +348,7 @@ def _origin(facts: _Facts) -> str:
             published[key] for key in LICENCE_KEYS if published.get(key)
         )
         lines.append(
-            f"Its licence: {licence}."
-            if licence
-            else "Its files do not name a licence."
+            f"Its licence: {licence}." if licence else "Its licence is not recorded."
         )
     return "\n".join(lines)
 
@@ -364,7 +364,7 @@ def _data(facts: _Facts) -> str:
         rows[f"pairs for {split}"] = f"{pairs:,}"
     for part in corpus["corpora"]:
         source, target = part["languages"]
-        rows[part["name"]] = (
+        rows[f"corpus {part['name']}"] = (
             f"{part['pairs']:,} pairs from {source} to {target}, "
             f"{part['share']:.1%} of an epoch"
         )
@@ -402,7 +402,7 @@ def _training(facts: _Facts) -> str:
         "seed": run.seed,
         "rank of LoRA adapters": training.lora_rank or None,
     }
-    return _table({name: value for name, value in rows.items() if value is not None})
+    return _table(rows)
 
 
 def _validation(facts: _Facts) -> str:
@@ -449,8 +449,14 @@ def _with_signatures(rows: Mapping[str, Any], signatures: Iterable[str]) -> str:
 
 
 def _table(rows: Mapping[str, Any]) -> str:
+    """Return the rows whose value is known."""
     lines = ["| | |", "|---|---|"]
-    for name, value in rows.items():
-        cells = [str(cell).replace("|", r"\|") for cell in (name, value)]
-        lines.append("| {} | {} |".format(*cells))
+    for row in rows.items():
+        if row[1] is not None:
+            lines.append("| {} | {} |".format(*map(_cell, row)))
     return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    """Return a value on one line, without Markdown; names of files may have any."""
+    return re.sub(r"[\\`*<|]", r"\\\g<0>", " ".join(str(value).split()))

@@ -237,6 +237,7 @@ def test_the_origin_of_a_model_is_recorded(tmp_path):
         ("---\nlicense: {mit\n---\n", {}),
         ("---\n- mit\n---\n", {}),
         ("license: mit\n", {}),
+        (f"---\na: {'[' * 5000}\n---\n", {}),
         ("\udce4", {}),
         (None, {}),
     ],

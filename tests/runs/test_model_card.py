@@ -82,7 +82,7 @@ def test_a_reader_finds_data_training_and_scores(place):
         "| search | beam 4, length penalty alpha 0.6 |",
         "| from | news.no news.zh |",
         "| pairs for train | 12,345 |",
-        r"| a\|b | 7 pairs from no to zh, 25.0% of an epoch |",
+        r"| corpus a\|b | 7 pairs from no to zh, 25.0% of an epoch |",
         "| weights | step 5 |",
         "| steps | 7 |",
         "| tokens, source and target | 1,234,567 |",
@@ -127,7 +127,7 @@ def test_a_model_tuned_from_a_published_one_has_its_own_licence(place):
     assert not {"license", "base_model"} & model_cards.head(card).keys()
     assert "Training began from the weights of `my`." in card
     assert "The published model: files of m2m_100." in card
-    assert "Its files do not name a licence." in card
+    assert "Its licence is not recorded." in card
 
 
 def test_a_card_is_written_again_until_somebody_changes_it(place):
@@ -187,6 +187,7 @@ def test_a_damaged_checkpoint_costs_only_what_it_knew(place):
     (place.choose("latest").path / "state.json").write_text("{")
     card = card_of(place)
     assert "| steps | 7 |" in card and "| time |" not in card
+    assert "| sacreBLEU | 31.250 |" in card and "None" not in card
 
 
 @pytest.mark.parametrize(
@@ -201,6 +202,20 @@ def test_a_model_of_several_languages_is_told_one(tmp_path, default, flag):
     assert model_cards.head(card)["language"] == codes
     (translate, _, _) = model_cards.commands(card)
     assert (flag in translate) if flag else len(translate) == 4
+
+
+def test_no_name_is_read_as_markdown_or_by_the_shell(tmp_path):
+    corpora = [
+        {"name": name, "languages": ["no", "zh"], "pairs": 7, "share": 0.5}
+        for name in ("from", "<!-- `*x")
+    ]
+    corpus = {**CONFIG.corpus, "dataset": "a\n|\\.no", "corpora": corpora}
+    place = make_run(tmp_path / "run", symbols=[">>$(x)<<", ">>zz<<"], corpus=corpus)
+    card = card_of(place)
+    assert r"| from | a \|\\.no |" in card
+    assert "| corpus from | 7 pairs" in card
+    assert r"| corpus \<!-- \`\*x | 7 pairs" in card
+    assert "--target_language='$(x)' " in card
 
 
 PARSER = {"task": "parsing", "source_language": "en", "target_language": "trees"}
