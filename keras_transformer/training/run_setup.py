@@ -302,6 +302,7 @@ def try_and_load(run: Run) -> ResumePoint:
         )
         if newest:
             resume = ResumePoint(newest[0].step, newest[1])
+            run.write(f"resuming from step {resume.step:,}")
         elif run.options.init_checkpoint:
             fine_tuning.load_weights(run.options.init_checkpoint, run.model)
         workers.check_same_step(run.model_dir, run.process, resume.step)

@@ -87,7 +87,8 @@ def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_p
     run = ModelDir(tmp_path / "run")
     path = run.choose("latest").path / "state.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "began": "a day"}))
-    summary = train(corpus, run.path)
+    summary = train(corpus, run.path, lines=lines)
+    assert "resuming from step 3" in lines
     state, of_whole = (
         ModelDir(each).choose("latest").state for each in (run.path, whole[0])
     )
