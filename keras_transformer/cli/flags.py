@@ -329,9 +329,9 @@ class ProtectionFlags:
         self.glossary = flags.DEFINE_string(
             "glossary",
             None,
-            "Text file of terms that translations must have: a source term, a tab and "
-            "its translation a line; without translation the term stays. A third "
-            "column exact: upper and lower case count.",
+            "Text file of terms that translations must have: a source term, a tab or "
+            "' = ', and its translation a line; without translation the term stays. A "
+            "third column exact: upper and lower case count.",
         )
 
     def is_given(self) -> bool:

@@ -272,8 +272,9 @@ class Protection:
 def read_glossary(path: str | os.PathLike) -> list[Term]:
     """Read a glossary: a source term, a tab, and its translation in each line.
 
-    A term without translation stays as it is. A third column "exact" compares upper and
-    lower case; without it, or with "any", case does not count. Blank lines are skipped.
+    A line without a tab may have " = " in its place. A term without translation stays
+    as it is. A third column "exact" compares upper and lower case; without it, or with
+    "any", case does not count. Blank lines are skipped.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -296,7 +297,8 @@ def terms_of_lines(lines: Iterable[str], name: str) -> list[Term]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        columns = [column.strip() for column in line.split("\t")]
+        separator = "\t" if "\t" in line else " = "
+        columns = [column.strip() for column in line.split(separator)]
         source, target, case = (*columns, "", "")[:3]
         source, is_exact = " ".join(source.split()), case == "exact"
         if not source or case not in ("", *CASES) or len(columns) > 3:

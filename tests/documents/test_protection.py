@@ -194,6 +194,7 @@ def test_a_glossary_is_read_line_by_line(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text(
         "dog\tKöter\n\nNew York\nUS\tUSA\texact\nUs\t\texact\na b\t c \tany\n"
+        "cat = Katze\nx = y\t\nN=1\n"
     )
     assert protection.read_glossary(path) == [
         Term("dog", "Köter"),
@@ -201,6 +202,9 @@ def test_a_glossary_is_read_line_by_line(tmp_path):
         Term("US", "USA", is_exact=True),
         Term("Us", None, is_exact=True),
         Term("a b", "c"),
+        Term("cat", "Katze"),
+        Term("x = y", None),
+        Term("N=1", None),
     ]
 
 
