@@ -287,6 +287,8 @@ async def _read(request: fastapi.Request, config: ServerConfig) -> dict[str, Any
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         given = await read_object(request)
+    elif (await request.body()).lstrip().startswith(b"{"):
+        raise _invalid("JSON needs the header Content-Type: application/json")
     else:
         given = await read_fields(request, config.max_texts + _MORE_FIELDS)
         if isinstance(given.get("protect"), list):

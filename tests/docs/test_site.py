@@ -193,6 +193,7 @@ def test_the_search_finds_the_answer_to_every_question_of_the_faq(
         ("bin/train.py", "reference/bin"),
         ("Translator", "reference/python"),
         ("troubleshooting", "faq"),
+        ("javascript", "how_to/local_server"),
     ],
 )
 def test_the_search_finds_the_page_about_a_word_first(browser, address, words, page):

@@ -3,6 +3,9 @@
 import contextlib
 import dataclasses
 import json
+import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -38,6 +41,23 @@ def test_a_text_and_a_list_of_texts(client):
     assert translate(client, q="abc", format="text", api_key="") == {
         "translatedText": "cba"
     }
+
+
+def test_javascript_of_the_guide_translates(repository):
+    if shutil.which("node") is None:
+        pytest.skip("no node on the PATH")
+    page = repository / "docs" / "how_to" / "local_server.md"
+    (code,) = re.findall(r"```js\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    with running(server.make_app(FakeModel().served(), CONFIG)) as address:
+        assert "127.0.0.1:8501" in code
+        code = code.replace("127.0.0.1:8501", address)
+        result = subprocess.run(
+            ["node", "--input-type=module", "--eval", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert result.stdout == ".snur god A\n", result.stderr
 
 
 @pytest.mark.parametrize("kind", ["data", "files", "params"])
@@ -139,6 +159,19 @@ def test_a_wrong_request_is_refused(client, fields, message):
     response = client.post("/translate", json={**ASK, **fields})
     assert response.status_code == 400
     assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"Content-Type": "application/x-www-form-urlencoded"}]
+)
+def test_json_without_its_header_is_named(client, header):
+    """As `curl -d` and JavaScript's `fetch` send it unless told otherwise."""
+    content = json.dumps({"q": "ab", **ASK})
+    response = client.post("/translate", content=content, headers=header)
+    assert response.status_code == 400
+    assert response.json() == {
+        "error": "Invalid request: JSON needs the header Content-Type: application/json"
+    }
 
 
 @pytest.mark.parametrize(
