@@ -78,9 +78,14 @@ def test_a_run_says_how_often_xla_compiles(corpus):
 
 
 @pytest.mark.long
-def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_path):
-    """Stopped after step 3, with dropout on: the same batches, masks and weights."""
-    lines = []
+def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, tmp_path):
+    """Stopped after step 3, with dropout on: the same batches, masks and weights.
+
+    The fixture `whole` may be of a quick test: without the graph optimizer, whose
+    graphs round differently.
+    """
+    unbroken, lines = ModelDir(tmp_path / "unbroken"), []
+    of_unbroken = train(corpus, unbroken.path)
     config = config_of(corpus, train_steps=3)
     first = train(corpus, tmp_path / "run", config, lines)
     assert lines[1].startswith("warning: training ends after 3 steps, before the")
@@ -89,14 +94,13 @@ def test_a_resumed_run_ends_bit_for_bit_where_it_would_have(corpus, whole, tmp_p
     path.write_text(json.dumps({**json.loads(path.read_text()), "began": "a day"}))
     summary = train(corpus, run.path, lines=lines)
     assert "resuming from step 3" in lines
-    state, of_whole = (
-        ModelDir(each).choose("latest").state for each in (run.path, whole[0])
-    )
-    assert state["began"] == "a day" and state["tokens"] == of_whole["tokens"]
+    state = run.choose("latest").state
+    assert state["began"] == "a day"
+    assert state["tokens"] == unbroken.choose("latest").state["tokens"]
     assert summary["steps"] == 6
-    assert summary["flops"] == pytest.approx(whole[1]["flops"])  # of both parts
+    assert summary["flops"] == pytest.approx(of_unbroken["flops"])  # of both parts
     assert summary["seconds"] > first["seconds"]
-    for ours, theirs in zip(weights(tmp_path / "run"), weights(whole[0]), strict=True):
+    for ours, theirs in zip(weights(run.path), weights(unbroken.path), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
