@@ -36,6 +36,8 @@ POSITION_ENCODINGS = ("sinusoidal", "learned")
 POSITION_LAYOUTS = ("interleaved", "halves", "concatenated")
 ACTIVATIONS = ("relu", "silu", "gelu")
 LENGTH_PENALTIES = ("wu", "power")
+INT8 = "int8"
+SEARCH_PRECISIONS = ("float32", "bfloat16", INT8)
 LEARNING_RATE_SCHEDULES = ("paper", "constant", "linear")
 FROZEN_PARTS = ("embeddings", "encoder", "decoder")
 

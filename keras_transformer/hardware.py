@@ -17,6 +17,11 @@ _SETTINGS = (
     "TF_NUM_INTRAOP_THREADS",
 )
 
+# Where Linux describes the processors, and its word for products of 8-bit integers that
+# are added in 32 bits. Without them a product is slower than in float32, and overflows.
+CPU_INFO = "/proc/cpuinfo"
+VNNI = "avx512_vnni"
+
 
 def describe() -> dict[str, Any]:
     """Return the date, the hardware and the versions of the software."""
@@ -61,6 +66,11 @@ def has_bfloat16() -> bool:
     return "bf16" in cpu_features()
 
 
+def has_fast_int8() -> bool:
+    """Whether a search is fastest with 8-bit integers; False if unknown."""
+    return VNNI in cpu_features().split() and not has_gpu()
+
+
 def has_gpu() -> bool:
     """Whether TensorFlow sees a GPU that is not hidden from it."""
     import tensorflow as tf
@@ -89,9 +99,9 @@ def cache_folder(name: str) -> pathlib.Path:
 
 
 def _cpu_field(name: str) -> str:
-    """Return a field of the first core in /proc/cpuinfo, "" if there is none."""
+    """Return a field of the first core of `CPU_INFO`, "" if there is none."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
+        with open(CPU_INFO, encoding="utf-8") as file:
             lines = [line for line in file if line.startswith(name)]
     except OSError:
         lines = []

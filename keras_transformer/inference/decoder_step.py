@@ -11,28 +11,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
 from keras_transformer.decoding.working_set import Past, trace_once
-from keras_transformer.inference import kv_cache, packed_kernels, shared_traces
+from keras_transformer.inference import (
+    int8_product,
+    kv_cache,
+    packed_kernels,
+    shared_traces,
+    sublayers,
+)
+from keras_transformer.inference.int8_product import Int8Matrix
 from keras_transformer.inference.kv_cache import CacheArea, LayerCache
 from keras_transformer.inference.packed_kernels import PackedKernel
-from keras_transformer.layers.attention import added_mask, scaled_dot_product_attention
-from keras_transformer.layers.layer_norm import layer_norm
-from keras_transformer.layers.linear import matmul_transpose_b, reshape
+from keras_transformer.inference.sublayers import Norm, Transpose
+from keras_transformer.layers.attention import added_mask
+from keras_transformer.layers.linear import matmul_transpose_b
 from keras_transformer.layers.positional_encoding import sinusoidal_encoding
 
 # The packed pre-softmax kernel is used for at most this many rows. With 37,000 x 512
 # weights in float32, TensorFlow on two cores with AVX2 then takes 4.2 ms instead of 6.5
 # for 4 rows and 6.6 instead of 8.4 for 16; it would take 33 instead of 31 for 128.
 FEW_ROWS = 16
-
-Norm = tuple[tf.Tensor, tf.Tensor]  # gamma and beta, float32 [d_model]
 
 
 class LayerWeights(NamedTuple):
@@ -49,16 +52,26 @@ class LayerWeights(NamedTuple):
 class StepWeights(NamedTuple):
     """All weights that a step reads."""
 
-    embeddings: tf.Tensor  # [vocab_size, d_model], target embedding
+    embeddings: tf.Tensor | Int8Matrix  # [vocab_size, d_model], target embedding
     positions: tf.Tensor | None  # [num_positions, d_model], if learned
     embedding_norm: Norm | None  # of `normalize_embeddings`
     layers: LayerWeights | list[LayerWeights]  # stacked; under XLA each layer's
     final_norm: Norm | None  # of pre-norm models
     # [vocab_size, d_model], pre-softmax map. Of a shortlist, its rows: then the step
     # gives their logits.
-    output: tf.Tensor
+    output: tf.Tensor | Int8Matrix
     output_bias: tf.Tensor | None
     packed_output: PackedKernel | None  # copy of `output`, for few rows
+    is_output_constant: bool = True  # of integers: whether all searches have the same
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether matrices are of integers.
+
+        Each of their products keeps its matrix, so layers must not share a trace, which
+        TensorFlow does not always inline.
+        """
+        return isinstance(self.output, Int8Matrix)
 
     @property
     def is_for_xla(self) -> bool:
@@ -122,7 +135,9 @@ def decode_step(
     )
     # XLA moves a transpose into the products beside it.
     transpose = tf.transpose if weights.is_for_xla else packed_kernels.transpose
-    layer_step = trace_once(functools.partial(_layer_step, config, transpose))
+    layer_step = functools.partial(_layer_step, config, transpose)
+    if not weights.has_integers:
+        layer_step = trace_once(layer_step)
     new_cache = []
     for own_weights, memory, layer_cache in zip(
         layers, source["memory"], cache, strict=True
@@ -130,8 +145,8 @@ def decode_step(
         x, layer_cache = layer_step(x, own_weights, inputs, memory, layer_cache)
         new_cache.append(layer_cache)
     if weights.final_norm is not None:
-        x = _normalize(config, x, weights.final_norm)
-    logits = _logits(weights, x, config.output_vocab_size)
+        x = sublayers.normalize(config, x, weights.final_norm)
+    logits = _logits(weights, x)
     size = logits.shape[-1] or tf.shape(logits)[-1]
     return tf.reshape(logits, (-1, beam_size, size)), new_cache
 
@@ -139,7 +154,7 @@ def decode_step(
 def _embed(config, weights, tokens, step) -> tf.Tensor:
     """Embed tokens and add their position, §3.4, §3.5: `[batch * beam, d_model]`."""
     tokens = tf.reshape(tokens, [-1])
-    x = tf.gather(weights.embeddings, tokens)
+    x = int8_product.rows(weights.embeddings, tokens)
     x *= tf.cast(math.sqrt(config.d_model), x.dtype)
     if config.zero_first_input:
         x = tf.where((tokens == config.bos_id)[:, tf.newaxis], tf.zeros_like(x), x)
@@ -151,7 +166,7 @@ def _embed(config, weights, tokens, step) -> tf.Tensor:
         )
     x += tf.cast(position, x.dtype)
     if weights.embedding_norm is not None:
-        x = _normalize(config, x, weights.embedding_norm)
+        x = sublayers.normalize(config, x, weights.embedding_norm)
     return x
 
 
@@ -165,7 +180,7 @@ def _visible(config, past, step) -> tf.Tensor:
 
 def _layer_step(
     config: ModelConfig,
-    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
+    transpose: Transpose,
     x: tf.Tensor,
     weights: LayerWeights,
     inputs: StepInputs,
@@ -189,11 +204,11 @@ def _layer_step(
 
     def self_attention(x):
         nonlocal cache
-        query, *new = _project(
+        query, *new = sublayers.project(
             config, transpose, x, weights.self_attention, inputs.beam_size
         )
         cache = tuple(map(kv_cache.write, cache, new, inputs.areas))
-        return _attend(
+        return sublayers.attend(
             config,
             transpose,
             query,
@@ -203,10 +218,10 @@ def _layer_step(
         )
 
     def cross_attention(x):
-        (query,) = _project(
+        (query,) = sublayers.project(
             config, transpose, x, weights.cross_attention, inputs.beam_size
         )
-        return _attend(
+        return sublayers.attend(
             config,
             transpose,
             query,
@@ -216,125 +231,20 @@ def _layer_step(
         )
 
     def feed_forward(x):
-        hidden, output = weights.feed_forward
-        activation = keras.activations.get(config.activation)
-        return packed_kernels.multiply(
-            activation(packed_kernels.multiply(x, hidden)), output
-        )
+        return sublayers.feed_forward(config, x, weights.feed_forward)
 
     for sublayer, norm in zip(
         (self_attention, cross_attention, feed_forward), weights.norms, strict=True
     ):
-        x = _residual(config, x, sublayer, norm)
+        x = sublayers.residual(config, x, sublayer, norm)
     return x, cache
 
 
-def _residual(config, x, sublayer: Callable, norm: Norm) -> tf.Tensor:
-    """Add the residual and normalize, §3.1: `layers.residual` without dropout."""
-    if config.norm_placement == "pre":
-        return x + sublayer(_normalize(config, x, norm))
-    return _normalize(config, x + sublayer(x), norm)
+def _logits(weights: StepWeights, x: tf.Tensor) -> tf.Tensor:
+    """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, size]`.
 
-
-def _normalize(config, x, norm: Norm) -> tf.Tensor:
-    gamma, beta = (tf.cast(part, tf.float32) for part in norm)
-    normalized = layer_norm(
-        tf.cast(x, tf.float32), gamma, beta, config.layer_norm_epsilon
-    )
-    return tf.cast(normalized, x.dtype)
-
-
-def _project(
-    config: ModelConfig,
-    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
-    inputs: tf.Tensor,
-    kernels: list[PackedKernel],
-    beam_size: int | tf.Tensor,
-) -> list[tf.Tensor]:
-    """Project one token of each hypothesis and split the heads.
-
-    Args:
-        config: Configuration of the model.
-        transpose: Same as in `_layer_step`.
-        inputs: float `[batch * beam, d_model]`.
-        kernels: The projections, those of equal width joined in one kernel. Values of
-            another width than queries and keys come last.
-        beam_size: Hypotheses per sentence.
-
-    Returns:
-        For each projection float `[batch, heads, beam, width]`.
+    `size` is that of the vocabulary, or of a shortlist.
     """
-    projected = []
-    dims = (config.head_key_dim, config.head_value_dim)
-    for kernel, dim in zip(kernels, dims, strict=False):
-        heads = (config.num_heads, dim)
-        split = _whole_heads if kernel.is_whole else _packed_heads
-        projected += tf.unstack(split(transpose, inputs, kernel, heads, beam_size))
-    return projected
-
-
-def _whole_heads(transpose, inputs, kernel, heads, beam_size) -> tf.Tensor:
-    """Map to `[projections, batch, heads, beam, width]`."""
-    product = packed_kernels.multiply(inputs, kernel)
-    num_heads, width = heads
-    count = product.shape[-1] // (num_heads * width)
-    split = reshape(product, (-1, beam_size, count, num_heads, width))
-    return transpose(split, (2, 0, 3, 1, 4))
-
-
-def _packed_heads(transpose, inputs, kernel, heads, beam_size) -> tf.Tensor:
-    """Same as `_whole_heads`, for a kernel in blocks."""
-    product = packed_kernels.multiply_blocks(inputs, kernel)
-    num_heads, dim = heads
-    width = product.shape[-1]
-    if kernel.bias is not None:
-        product = product + tf.reshape(kernel.bias, (-1, 1, width))
-    blocks_of_head = dim // width
-    count = kernel.blocks.shape[0] // (num_heads * blocks_of_head)
-    sizes = (count, num_heads, blocks_of_head, -1, beam_size, width)
-    split = transpose(reshape(product, sizes), (0, 3, 1, 4, 2, 5))
-    return tf.reshape(split, (count, -1, num_heads, beam_size, dim))
-
-
-def _attend(
-    config: ModelConfig,
-    transpose: Callable[[tf.Tensor, tuple[int, ...]], tf.Tensor],
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    mask_term: tf.Tensor,
-    output: PackedKernel,
-) -> tf.Tensor:
-    """Attend and join the heads, Eq. 1 and §3.2.2.
-
-    Args:
-        config: Configuration of the model.
-        transpose: Same as in `_layer_step`.
-        query: float `[batch, heads, beam, key_dim]`.
-        key: float `[batch, heads, key_length, key_dim]`.
-        value: float `[batch, heads, key_length, value_dim]`.
-        mask_term: From `added_mask`.
-        output: Projection of the joined heads.
-
-    Returns:
-        float `[batch * beam, d_model]`.
-    """
-    batch, _, beam_size, _ = query.shape
-    heads, _ = scaled_dot_product_attention(query, key, value, mask_term=mask_term)
-    joined = transpose(heads, (0, 2, 1, 3))
-    # A known number of rows must stay known: shapes in a loop must not change.
-    num_rows = batch * beam_size if batch and beam_size else -1
-    joined = tf.reshape(joined, (num_rows, config.num_heads * config.head_value_dim))
-    return packed_kernels.multiply(joined, output)
-
-
-def _logits(weights: StepWeights, x: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Map `[batch * beam, d_model]` to logits, float32 `[batch * beam, vocab_size]`.
-
-    With the rows of a shortlist it is their number instead of `vocab_size`.
-    """
-    if weights.packed_output is None:
-        vocab_size = weights.output.shape[0]
 
     def by_matrix():
         if weights.is_for_xla:
@@ -344,14 +254,22 @@ def _logits(weights: StepWeights, x: tf.Tensor, vocab_size: int) -> tf.Tensor:
         # As a batch of one: on a CPU TensorFlow's product of plain matrices, one of
         # them transposed, takes 1.5 times as long (128 rows, 37,000 words).
         logits = matmul_transpose_b(x[tf.newaxis], weights.output)[0]
-        return tf.ensure_shape(logits, [None, vocab_size])
+        return tf.ensure_shape(logits, [None, weights.output.shape[0]])
 
-    if weights.packed_output is None:
+    if weights.has_integers:
+        logits = int8_product.multiply(
+            x,
+            weights.output,
+            transpose_b=True,
+            is_constant=weights.is_output_constant,
+        )
+    elif weights.packed_output is None:
         logits = by_matrix()
     else:
+        size = weights.output.shape[0]
         logits = tf.cond(
             tf.shape(x)[0] <= FEW_ROWS,
-            lambda: packed_kernels.multiply(x, weights.packed_output)[:, :vocab_size],
+            lambda: packed_kernels.multiply(x, weights.packed_output)[:, :size],
             by_matrix,
         )
     logits = tf.cast(logits, tf.float32)

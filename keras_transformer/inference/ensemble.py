@@ -9,20 +9,28 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from keras_transformer import hardware
 from keras_transformer.config import ModelConfig
 from keras_transformer.inference import full_pass, kv_cache, prepared_weights
 from keras_transformer.inference.decoder_step import decode_step
 from keras_transformer.inference.kv_cache import LayerCache
+from keras_transformer.inference.loaded_tensors import WithoutInt8
 from keras_transformer.inference.prepared_weights import (
     PreparedWeights,
     StackedLayers,
     step_weights,
 )
+from keras_transformer.inference.quantized_weights import (
+    FloatWeights,
+    QuantizedWeights,
+)
 from keras_transformer.model.transformer import Transformer
+
+Answer = TypeVar("Answer")
 
 
 class Ensemble(tf.Module):
@@ -39,6 +47,7 @@ class Ensemble(tf.Module):
         super().__init__(name="ensemble")
         check_same_ids([model.config for model in models])
         self._members = [_Member(model) for model in models]
+        self._multiplies_integers = self._is_decided_later = False
 
     @property
     def models(self) -> list[Transformer]:
@@ -83,6 +92,57 @@ class Ensemble(tf.Module):
                 f"{len(self.models)}. Convert one of them."
             )
 
+    def quantize(self, with_output: bool, for_any_cpu: bool) -> None:
+        """Store the weights as 8-bit integers; they must not change later.
+
+        Args:
+            with_output: Same as in `prepare`, where no integers are multiplied.
+            for_any_cpu: Whether the CPU that runs a search decides whether to multiply
+                integers, in the graph. Otherwise this machine decides, now.
+        """
+        self._multiplies_integers = hardware.has_fast_int8()
+        self._is_decided_later = for_any_cpu
+        for member in self._members:
+            member.quantized = QuantizedWeights(member.model)
+            if for_any_cpu or not self._multiplies_integers:
+                member.floats = FloatWeights(
+                    member.model, member.quantized, with_output
+                )
+                if not for_any_cpu:
+                    member.floats.loaded.fill()
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the weights are 8-bit integers."""
+        return self._members[0].quantized is not None
+
+    @property
+    def loaded(self) -> list[WithoutInt8]:
+        """What an export computes when it is loaded."""
+        return [each.floats.loaded for each in self._members if each.floats]
+
+    def by_cpu(self, search: Callable[[], Answer]) -> Answer:
+        """Run a search with the weights that are fastest on the CPU that runs it.
+
+        Args:
+            search: Calls `start` and `step_function`, in a graph.
+        """
+        if not self._is_decided_later:
+            return search()
+
+        def branch(multiplies_integers):
+            def run():
+                self._multiplies_integers = multiplies_integers
+                return search()
+
+            # One operation for the branch that is not taken, and one copy of the
+            # matrices that products of integers keep.
+            return tf.function(
+                run, autograph=False, experimental_attributes={"_noinline": True}
+            )
+
+        return tf.cond(self.loaded[0].read(), branch(False), branch(True))
+
     def prepare(
         self, has_packed_kernels: bool, with_output: bool, has_stacks: bool
     ) -> None:
@@ -105,7 +165,10 @@ class Ensemble(tf.Module):
         Args:
             source_tokens: int32 `[batch, source_length]`.
         """
-        return {"models": [each.start(source_tokens) for each in self._members]}
+        integers = self._multiplies_integers
+        return {
+            "models": [each.start(source_tokens, integers) for each in self._members]
+        }
 
     def empty_cache(self, batch_size: int | tf.Tensor) -> list[list[LayerCache]]:
         """Return a cache without columns for each model."""
@@ -126,7 +189,10 @@ class Ensemble(tf.Module):
             listed: int32 `[size]`, ids that the step gives logits of; None: all.
             for_xla: Whether the search is one XLA program.
         """
-        steps = [member.step_function(listed, for_xla) for member in self._members]
+        integers = self._multiplies_integers
+        steps = [
+            member.step_function(listed, for_xla, integers) for member in self._members
+        ]
 
         def step(tokens, number, past, source, caches):
             answers = [
@@ -170,13 +236,15 @@ class Ensemble(tf.Module):
             float32 `[batch, target_length]`, natural logarithms; 0 at the padding.
         """
 
+        logits_of = [member.logits_function() for member in self._members]
+
         def log_probs(step):
             """Handle one position: logits of all positions would not fit in memory."""
             *states, tokens = step
             logits = mean_logits(
                 [
-                    model.output_embedding.logits(own[:, tf.newaxis])[:, 0]
-                    for model, own in zip(self.models, states, strict=True)
+                    logits(own[:, tf.newaxis])[:, 0]
+                    for logits, own in zip(logits_of, states, strict=True)
                 ]
             )
             own = tf.gather(logits, tokens, batch_dims=1)
@@ -193,46 +261,71 @@ class Ensemble(tf.Module):
 
 
 class _Member(tf.Module):
-    """A model and its prepared weights, if any."""
+    """A model and its prepared or quantized weights, if any."""
 
     def __init__(self, model: Transformer):
         super().__init__(name="member")
         self.model = model
         self.packed: PreparedWeights | None = None
         self.stacks: StackedLayers | None = None
+        self.quantized: QuantizedWeights | None = None
+        self.floats: FloatWeights | None = None
 
     @property
     def all_variables(self) -> list[tf.Variable]:
-        prepared = [part for part in (self.packed, self.stacks) if part]
+        prepared = (self.packed, self.stacks, self.quantized)
         return [
             *(weight.value for weight in self.model.weights),
-            *(variable for part in prepared for variable in part.variables),
+            *(variable for part in prepared if part for variable in part.variables),
         ]
 
     def _reading(self) -> contextlib.AbstractContextManager:
-        """Return a context in which the layers read the stacked variables, if any."""
-        return self.stacks.reading() if self.stacks else contextlib.nullcontext()
+        """Return a context in which the layers read the stored variables, if any."""
+        stored = self.quantized or self.stacks
+        return stored.reading() if stored else contextlib.nullcontext()
 
-    def start(self, source_tokens):
-        with self._reading():
+    def start(self, source_tokens, integers):
+        if integers:
+            return self.quantized.start(source_tokens)
+        with self.floats.reading() if self.floats else self._reading():
             return full_pass.start(self.model, source_tokens)
 
-    def step_function(self, listed, for_xla):
-        packed = self.packed.read() if self.packed and not for_xla else None
-        with self._reading():
-            if for_xla:
-                packed = prepared_weights.for_xla(self.model)
-            weights = step_weights(self.model, packed, listed)
+    def step_function(self, listed, for_xla, integers):
+        weights = self._step_weights(listed, for_xla, integers)
 
         def step(*inputs):
             return decode_step(self.model.config, weights, *inputs)
 
         return step
 
+    def _step_weights(self, listed, for_xla, integers):
+        if integers:
+            return self.quantized.step_weights(listed)
+        if self.floats:
+            with self.floats.reading():
+                return step_weights(self.model, self.floats.prepared(), listed)
+        packed = self.packed.read() if self.packed and not for_xla else None
+        with self._reading():
+            if for_xla:
+                packed = prepared_weights.for_xla(self.model)
+            return step_weights(self.model, packed, listed)
+
     def decode(self, source_tokens, target_tokens):
         inputs = self.model.shift_right(target_tokens)
         with self._reading():
             return full_pass.decode(self.model, source_tokens, inputs)
+
+    def logits_function(self):
+        """Return the pre-softmax map, whose matrix is read here and now."""
+        reading, embedding = self._reading(), self.model.output_embedding
+        with reading:
+            embedding.embeddings.value  # noqa: B018  the context caches it
+
+        def logits(states):
+            with reading:
+                return embedding.logits(states)
+
+        return logits
 
 
 def mean_logits(logits: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import tensorflow as tf
 
 from keras_transformer import hardware
-from keras_transformer.config import DecodingConfig
+from keras_transformer.config import INT8, DecodingConfig
 from keras_transformer.decoding import (
     BeamSearchResult,
     SampleResult,
@@ -114,9 +114,9 @@ class SequenceGenerator(tf.Module):
                 that size.
         """
         generator = self._copy()
-        # The pre-softmax kernel of a shortlist is another one in each search.
-        with_output = self.decoding.beam_size <= FEW_ROWS and not self.shortlist
-        generator.ensemble.prepare(has_packed_kernels, with_output, has_stacks)
+        generator.ensemble.prepare(
+            has_packed_kernels, self._has_packed_output, has_stacks
+        )
         if program_sizes:
             programs = SearchPrograms(
                 generator._whole_search, program_sizes, self.model.config.pad_id
@@ -125,6 +125,21 @@ class SequenceGenerator(tf.Module):
             generator.compiler = CompilerBeside(
                 programs.signatures(), programs.sizes, self.ensemble.num_step_weights
             )
+        return generator
+
+    def quantized(self, *, for_any_cpu: bool = False) -> Self:
+        """Return a copy whose weights are 8-bit integers.
+
+        On a CPU that is fast with them a search multiplies the integers, on any other
+        the floats that they stand for. There are no programs for XLA.
+        Use only when weights are final. Must not be called within a `tf.function`.
+
+        Args:
+            for_any_cpu: Whether the CPU that runs a graph decides that, as an export
+                needs; otherwise this machine does.
+        """
+        generator = self._copy()
+        generator.ensemble.quantize(self._has_packed_output, for_any_cpu)
         return generator
 
     def program_sizes(self, device: str) -> list[Size]:
@@ -150,6 +165,16 @@ class SequenceGenerator(tf.Module):
         None on a CPU: its programs are for a few sentences.
         """
         return self.program_sizes("gpu") if hardware.has_gpu() else []
+
+    @property
+    def precision(self) -> str:
+        """The dtype of weights and products, such as "float32"; or "int8"."""
+        return INT8 if self.ensemble.is_quantized else self.model.compute_dtype
+
+    @property
+    def _has_packed_output(self) -> bool:
+        """Whether a packed pre-softmax kernel pays; a shortlist has its own."""
+        return self.decoding.beam_size <= FEW_ROWS and not self.shortlist
 
     @property
     def searched_variables(self) -> list[tf.Variable]:
@@ -205,7 +230,7 @@ class SequenceGenerator(tf.Module):
                 )
 
             if self.programs is None:
-                return search()
+                return self.ensemble.by_cpu(search)
             return self.programs.search(tokens, limits, prefix, num_best, search)
 
         empty = no_hypotheses(
@@ -276,7 +301,6 @@ class SequenceGenerator(tf.Module):
         """
         batch = tf.shape(limits)[0]
         ids = self.output_ids(source_tokens)
-        step_function = self.step_function(ids)
         rules = [*self.rules(), *repetition.rules_of(self.decoding)]
         if (prefix_id := self.tokenizer.target_prefix_id) is not None:
             rules.append(begin_with(prefix_id))
@@ -285,14 +309,16 @@ class SequenceGenerator(tf.Module):
 
         def draw(tokens, limits, rows):
             known, options = rows
-            return sample(
-                step_function,
-                {**self.ensemble.start(tokens), **known},
-                self.ensemble.empty_cache(tf.shape(tokens)[0]),
-                max_lengths=limits,
-                options=options,
-                token_rules=rules,
-                **ids.special_ids,
+            return self.ensemble.by_cpu(
+                lambda: sample(
+                    self.step_function(ids),
+                    {**self.ensemble.start(tokens), **known},
+                    self.ensemble.empty_cache(tf.shape(tokens)[0]),
+                    max_lengths=limits,
+                    options=options,
+                    token_rules=rules,
+                    **ids.special_ids,
+                )
             )
 
         empty = no_sample(batch, longest(limits), ids.special_ids["pad_id"])

@@ -16,6 +16,8 @@ import keras
 import tensorflow as tf
 
 from keras_transformer import hardware
+from keras_transformer.inference import int8_product
+from keras_transformer.inference.int8_product import Int8Matrix
 
 # Approximate columns of a block. On a CPU with AVX2 and without AVX-512, 4 rows take
 # three quarters of the time with narrow blocks, 128 rows the same time.
@@ -30,8 +32,11 @@ _BITS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}  # by size in bytes
 class PackedKernel(NamedTuple):
     """A linear map; its kernel in blocks, or whole if small, or for XLA."""
 
-    blocks: tf.Tensor  # float [blocks, width_in, width]; whole: [width_in, width_out]
+    # float [blocks, width_in, width]; whole: float or int8 [width_in, width_out]
+    blocks: tf.Tensor
     bias: tf.Tensor | None = None  # float [width_out]
+    # float32 [width_out], the ranges of an `Int8Matrix`, whose values are whole.
+    ranges: tf.Tensor | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -83,12 +88,18 @@ def pack_transposed(matrix: tf.Tensor) -> PackedKernel:
 def multiply(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:
     """Map float `[rows, width_in]` to `[rows, width_out]`."""
     if kernel.is_whole:
-        outputs = tf.matmul(inputs, kernel.blocks)
+        outputs = _whole_product(inputs, kernel)
         return outputs if kernel.bias is None else outputs + kernel.bias
     count, _, width = kernel.blocks.shape
     product = multiply_blocks(inputs, kernel)
     outputs = tf.reshape(transpose(product, (1, 0, 2)), (-1, count * width))
     return outputs if kernel.bias is None else outputs + kernel.bias
+
+
+def _whole_product(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:
+    if kernel.ranges is None:
+        return tf.matmul(inputs, kernel.blocks)
+    return int8_product.multiply(inputs, Int8Matrix(kernel.blocks, kernel.ranges))
 
 
 def multiply_blocks(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:

@@ -14,6 +14,7 @@ from keras_transformer.inference.decoder_step import LayerWeights, StepWeights
 from keras_transformer.inference.packed_kernels import PackedKernel
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.decoder import DecoderLayer
+from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.model.transformer import Transformer
 
 # The weights that take time to prepare; `PreparedWeights` stores them. For XLA, a list
@@ -25,6 +26,7 @@ def step_weights(
     model: Transformer,
     prepared: Prepared | None = None,
     listed: tf.Tensor | None = None,
+    table: Callable | None = None,
 ) -> StepWeights:
     """Return the weights that the decoder step reads.
 
@@ -33,19 +35,21 @@ def step_weights(
         prepared: From `prepare` or `for_xla`; None: prepare the layers here.
         listed: int32 `[size]`, ids that the step gives logits of; None: all. The
             pre-softmax kernel must not be `prepared`.
+        table: Returns the matrix of an embedding, or its rows `listed`; None: floats.
     """
+    table = table or _table
     layers, packed_output = prepared or prepare(model)
     positions, final_norm = model.target_positions, model.decoder.norm
     embedding_norm = model.target_norm
     output = model.output_embedding
     output_bias = output.output_bias
     return StepWeights(
-        embeddings=_table(model.target_embedding),
+        embeddings=table(model.target_embedding),
         positions=_rows(positions.table) if positions.encoding == "learned" else None,
-        embedding_norm=None if embedding_norm is None else _norm(embedding_norm),
+        embedding_norm=None if embedding_norm is None else norm_weights(embedding_norm),
         layers=layers,
-        final_norm=None if final_norm is None else _norm(final_norm),
-        output=_table(output, listed),
+        final_norm=None if final_norm is None else norm_weights(final_norm),
+        output=table(output, listed),
         output_bias=None if output_bias is None else _rows(output_bias, listed),
         packed_output=packed_output,
     )
@@ -65,7 +69,7 @@ def prepare(model: Transformer, with_output: bool = False) -> Prepared:
         output = packed_kernels.pack_transposed(_table(model.output_embedding))
     layers = model.decoder.layers
     pack_layer = shared_traces.call_nth_layer(
-        layers, functools.partial(_layer_weights, pack=packed_kernels.pack)
+        layers, functools.partial(layer_weights, pack=packed_kernels.pack)
     )
     packed = [pack_layer(number) for number in range(len(layers))]
     return shared_traces.stacked(packed), output
@@ -81,12 +85,13 @@ def for_xla(model: Transformer) -> Prepared:
     """
     join_layer = shared_traces.call_nth_layer(
         model.decoder.layers,
-        functools.partial(_layer_weights, pack=packed_kernels.whole),
+        functools.partial(layer_weights, pack=packed_kernels.whole),
     )
     return [join_layer(number) for number in range(model.config.decoder_depth)], None
 
 
-def _layer_weights(layer: DecoderLayer, pack: Callable) -> LayerWeights:
+def layer_weights(layer: DecoderLayer, pack: Callable) -> LayerWeights:
+    """Pack the kernels of a decoder layer."""
     own, cross = layer.self_attention, layer.cross_attention
     residuals = (
         layer.self_attention_residual,
@@ -94,38 +99,54 @@ def _layer_weights(layer: DecoderLayer, pack: Callable) -> LayerWeights:
         layer.ffn_residual,
     )
     return LayerWeights(
-        self_attention=_projections(pack, own, "query", "key", "value"),
-        self_attention_output=_whole(pack, own.output_projection),
-        cross_attention=_projections(pack, cross, "query"),
+        *own_attention(pack, own),
+        cross_attention=projections(pack, cross, "query"),
         cross_attention_output=_whole(pack, cross.output_projection),
-        feed_forward=(
-            _whole(pack, layer.ffn.hidden),
-            _whole(pack, layer.ffn.output_projection),
-        ),
-        norms=tuple(_norm(residual.norm) for residual in residuals),
+        feed_forward=feed_forward(pack, layer.ffn),
+        norms=tuple(norm_weights(residual.norm) for residual in residuals),
     )
 
 
-def _projections(
+def own_attention(
+    pack: Callable, attention: MultiHeadAttention
+) -> tuple[list[PackedKernel], PackedKernel]:
+    """Pack the kernels of self-attention: of the projections, and of their output."""
+    return (
+        projections(pack, attention, "query", "key", "value"),
+        _whole(pack, attention.output_projection),
+    )
+
+
+def feed_forward(
+    pack: Callable, layer: FeedForward
+) -> tuple[PackedKernel, PackedKernel]:
+    """Pack the kernels of a feed-forward network."""
+    return _whole(pack, layer.hidden), _whole(pack, layer.output_projection)
+
+
+def projections(
     pack: Callable, attention: MultiHeadAttention, *names: str
 ) -> list[PackedKernel]:
     """Pack projections by heads, those of equal width in one kernel."""
-    layers = [getattr(attention, f"{name}_projection") for name in names]
-    groups = [layers]
+    groups = [names]
     if attention.key_dim != attention.value_dim:
-        groups = [layers[:2], layers[2:]]
-    return [
-        pack(group, unit=group[0].units // attention.num_heads)
-        for group in groups
-        if group
-    ]
+        groups = [
+            [name for name in names if name != "value"],
+            [name for name in names if name == "value"],
+        ]
+    packed = []
+    for group in filter(None, groups):
+        layers = [getattr(attention, f"{name}_projection") for name in group]
+        packed.append(pack(layers, unit=layers[0].units // attention.num_heads))
+    return packed
 
 
 def _whole(pack: Callable, layer: keras.layers.Dense) -> PackedKernel:
     return pack([layer], unit=layer.units)
 
 
-def _norm(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:
+def norm_weights(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return gamma and beta of a layer normalization."""
     return tuple(shared_traces.values([layer.gamma, layer.beta]))
 
 

@@ -30,17 +30,17 @@ def open_model(
             run: its `searcher` is as trained, for what needs its model.
         sampling: For the use "sample": how to draw.
         **options: For a run; an export has fixed them. `checkpoint`: as in
-            `ModelDir.choose`; `precision`: name of a Keras dtype policy, None: that of
-            training; `task`: the one of `tasks` that its model must have, None: that of
-            the use; `tokenizer`: the run's, if it is loaded already; fields of
-            `DecodingConfig`, of which None keeps the run's value. For a translator
-            also `num_best`: hypotheses to return for each source; `languages`: codes of
-            source and target language, for a multilingual model, None: the one chosen
-            at its import, or the run's `default_language`; `shortlist`: whether to
-            search among the pieces of the run's shortlist alone; `ensemble`: folders
-            and weights of further models that search together with this one, from
-            `ensembles.choose`. For a parser also `constrained`: whether only trees are
-            searched.
+            `ModelDir.choose`; `precision`: name of a Keras dtype policy, or "int8", see
+            `Translator.quantized`, None: that of training; `task`: the one of `tasks`
+            that its model must have, None: that of the use; `tokenizer`: the run's, if
+            it is loaded already; fields of `DecodingConfig`, of which None keeps the
+            run's value. For a translator also `num_best`: hypotheses to return for each
+            source; `languages`: codes of source and target language, for a multilingual
+            model, None: the one chosen at its import, or the run's `default_language`;
+            `shortlist`: whether to search among the pieces of the run's shortlist
+            alone; `ensemble`: folders and weights of further models that search
+            together with this one, from `ensembles.choose`. For a parser also
+            `constrained`: whether only trees are searched.
 
     Raises:
         FileNotFoundError: If there is no model or no shortlist, or the Hub has no model

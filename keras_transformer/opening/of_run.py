@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer import hardware, tasks
+from keras_transformer.config import INT8
 from keras_transformer.inference.shortlist import Shortlist
 from keras_transformer.inference.translator import Translator
 from keras_transformer.parsing import symbols
@@ -48,8 +49,11 @@ def _open_parser(model_dir, config, use, sampling, options) -> OpenedModel:
             "--source_language and --target_language are for translation models, "
             f"but {model_dir.path} is a parser."
         )
+    has_int8 = _takes_int8(options)
     parser = _load_parser(model_dir, config, **options)
-    if use is not None:
+    if has_int8:
+        parser = parser.quantized()
+    elif use is not None:
         parser = parser.with_prepared_weights()
     return OpenedModel(
         source_language=config.source_language,
@@ -63,8 +67,11 @@ def _open_parser(model_dir, config, use, sampling, options) -> OpenedModel:
 
 def _open_translator(model_dir, config, use, sampling, options) -> OpenedModel:
     """Load a translator; arguments as in `open_run`."""
+    has_int8 = _takes_int8(options)
     translator = _load_translator(model_dir, config, **options)
-    if use is not None:
+    if has_int8:
+        translator = translator.quantized()
+    elif use is not None:
         translator = translator.with_prepared_weights(
             program_sizes=_program_sizes(translator, use)
         )
@@ -91,6 +98,14 @@ def _open_translator(model_dir, config, use, sampling, options) -> OpenedModel:
         searcher=translator,
         owner=module,
     )
+
+
+def _takes_int8(options: dict[str, Any]) -> bool:
+    """Return whether the precision is int8, and load the model in float32 then."""
+    if options.get("precision") != INT8:
+        return False
+    options["precision"] = "float32"
+    return True
 
 
 _OPENERS = {tasks.TRANSLATION: _open_translator, tasks.PARSING: _open_parser}

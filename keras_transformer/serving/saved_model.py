@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import atomic_files, json_files, tasks
-from keras_transformer.config import check_choice
+from keras_transformer.config import INT8, check_choice
 from keras_transformer.inference.generator import SequenceGenerator
 from keras_transformer.inference.translator import Translator
 from keras_transformer.parsing.parser import Parser, parse_in_batches
@@ -35,8 +35,12 @@ _EDGE_CASES = ("", "  ", "a", "\U0001f600 \u72d7", "a\tb\u00a0c")
 # Largest difference of scores, relative to scores above 1: for equal texts, and for
 # different texts with practically equal scores (ties). bfloat16 rounds to 8 bits: of
 # 288 captions that three small models translated together and alone, equal texts
-# differ by up to 0.005, and the two different ones by 0.07.
-_TOLERANCES = {"float32": (1e-4, 1e-5), "bfloat16": (0.02, 0.1)}
+# differ by up to 0.005, and the two different ones by 0.07. int8 rounds to 7 bits.
+_TOLERANCES = {
+    "float32": (1e-4, 1e-5),
+    "bfloat16": (0.02, 0.1),
+    INT8: (0.02, 0.1),
+}
 # Largest share of ties.
 _MAX_TIES = 0.25
 # Number of texts that are also checked in a batch of their own.
@@ -57,7 +61,9 @@ def export(
     """Write a SavedModel as the next version of a model, atomically.
 
     Args:
-        searcher: The translator or parser to export, with its search settings.
+        searcher: The translator or parser to export, with its search settings. If it is
+            `quantized`, each CPU that loads the export decides whether to multiply the
+            integers, or the floats that they stand for, which it then computes.
         export_dir: Contains one folder per version, as TF Serving expects.
         num_best: Hypotheses of the signature `nbest`; None: the beam size. Not for
             parsers, which do not have this signature.
@@ -72,7 +78,7 @@ def export(
             `searcher`. Not checked if the signature `serving_default` (`parse`) is not
             exported.
         has_packed_kernels: Whether to store the decoder's packed kernels too: a larger
-            file, but faster searches for few sentences.
+            file, but faster searches for few sentences. None of integers.
         has_warmup: Whether to add warmup requests for TF Serving.
 
     Returns:
@@ -88,13 +94,15 @@ def export(
     atomic_files.check_folder(export_dir)
     export_dir = pathlib.Path(export_dir)
     described = dict(description or {})
-    device = described.get("device")
-    has_search = not signatures or not _NOT_COMPILED.issuperset(signatures)
-    served = searcher.with_prepared_weights(
-        has_packed_kernels=has_packed_kernels,
-        has_stacks=True,
-        program_sizes=searcher.program_sizes(device) if device and has_search else (),
-    )
+    if searcher.precision == INT8:
+        served = searcher.quantized(for_any_cpu=True)
+    else:
+        device = described.get("device")
+        has_search = not signatures or not _NOT_COMPILED.issuperset(signatures)
+        sizes = searcher.program_sizes(device) if device and has_search else ()
+        served = searcher.with_prepared_weights(
+            has_packed_kernels=has_packed_kernels, has_stacks=True, program_sizes=sizes
+        )
     module = _MODULES[searcher.task](
         served, num_best, described.get("source_language") or ""
     )
@@ -157,6 +165,8 @@ def _owner(searcher: SequenceGenerator, functions: Iterable[Any]) -> tf.Module:
     not read. Python's loader repairs that, TF Serving's does not (Keras 3.15).
     """
     read = {handle.ref() for each in functions for handle in each.captured_inputs}
+    for each in searcher.ensemble.loaded:
+        read |= {handle.ref() for handle in each.inputs}
     owner = tf.Module(name="serving")
     owner.weights = [
         variable
@@ -164,6 +174,12 @@ def _owner(searcher: SequenceGenerator, functions: Iterable[Any]) -> tf.Module:
         if variable.handle.ref() in read
     ]
     owner.tokenizer = searcher.tokenizer
+    owner.loaded = [
+        part
+        for each in searcher.ensemble.loaded
+        if each.resource_handle.ref() in read
+        for part in each.parts
+    ]
     return owner
 
 
@@ -191,7 +207,7 @@ def check_same(
     for some, size in ((texts, PARSING_BATCH_SIZE), (texts[-_TEXTS_ALONE:], 1)):
         ours, theirs = (run(some, size, answer) for answer in (own, other))
         answers += zip(some, ours, theirs, strict=True)
-    tolerances = _TOLERANCES[searcher.model.compute_dtype]
+    tolerances = _TOLERANCES[searcher.precision]
     differing = [answer for answer in answers if not _is_same(*answer[1:], tolerances)]
     ties = [answer for answer in answers if answer[1].text != answer[2].text]
     if len(ties) > len(answers) * _MAX_TIES:

@@ -32,6 +32,8 @@ _SIGNATURES = {
     "sample": ("sample", ()),
     "parse": (tasks.PARSING.signature, ()),
 }
+# TensorFlow's name of an operation that it has where it is built with oneDNN.
+_INT8_PRODUCT = "_QuantizedMatMul"
 # In the folder where TF Serving expects additional files.
 DESCRIPTION = pathlib.PurePath("assets.extra") / "keras_transformer.json"
 
@@ -192,6 +194,12 @@ def _load(saved_model: str | os.PathLike) -> Any:
         with atomic_files.without_pattern(saved_model) as folder:
             return tf.saved_model.load(folder)
     except Exception as error:  # each kind of damage raises another exception
+        if _INT8_PRODUCT in str(error):
+            raise ValueError(
+                f"The model in {saved_model} has weights of 8 bits, which the "
+                "TensorFlow of this system cannot multiply. Export the model with "
+                "--precision=float32."
+            ) from error
         raise ValueError(
             f"The model in {saved_model} cannot be loaded, perhaps because a file is "
             f"missing or damaged: {str(error).splitlines()[0]}. Copy the whole folder "

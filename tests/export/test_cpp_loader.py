@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer import hardware
 from keras_transformer.pretrained import importing
 from keras_transformer.serving import saved_model
 from keras_transformer.translation import program_sizes
 from keras_transformer.translation.program_sizes import Size
+from tests.inference.test_int8_product import needs_int8
 from tests.searchers import load_searcher
 from tests.small_models import LINES, inputs_of, make_translator
 
@@ -124,6 +126,21 @@ def test_a_compiled_search_gives_the_same_outputs_in_cpp(runner, tmp_path, monke
     for signature in ("compile", "programs"):
         assert printed[signature, "is_compiled"] == [["1"]] * 100
     assert printed["programs", "num_missed"] == [["0"]] * 100
+
+
+@pytest.mark.parametrize("flag", ["sse", pytest.param(hardware.VNNI, marks=needs_int8)])
+def test_weights_of_8_bits_give_the_same_outputs_in_cpp(
+    runner, flag, tmp_path, monkeypatch
+):
+    """C++ looks at the CPU, too: what it finds there is in a file of the test."""
+    (tmp_path / "cpuinfo").write_text(f"flags : {flag}\n")
+    monkeypatch.setattr(hardware, "CPU_INFO", str(tmp_path / "cpuinfo"))
+    version = saved_model.export(
+        make_translator().quantized(),
+        tmp_path / "export",
+        signatures=["serving_default", "score"],
+    )
+    check_same_outputs(runner, version)
 
 
 @pytest.mark.long(first=1)

@@ -92,7 +92,7 @@ def test_equal_layers_are_traced_once(model, monkeypatch):
     traced = {
         DecoderLayer: "call",
         decoder_step: "_layer_step",
-        prepared_weights: "_layer_weights",
+        prepared_weights: "layer_weights",
     }
     for owner, name in traced.items():
         own = getattr(owner, name)

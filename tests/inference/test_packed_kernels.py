@@ -6,7 +6,12 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import ModelConfig
-from keras_transformer.inference import decoder_step, packed_kernels, prepared_weights
+from keras_transformer.inference import (
+    decoder_step,
+    packed_kernels,
+    prepared_weights,
+    sublayers,
+)
 from keras_transformer.layers.attention import MultiHeadAttention, added_mask
 from keras_transformer.layers.embedding import TokenEmbedding
 
@@ -116,7 +121,7 @@ def test_logits_of_few_rows_and_of_many_are_the_same(use_bias, num_rows, is_trac
     packed = packed_kernels.pack_transposed(layer.embeddings.value)
 
     def logits(inputs):
-        return decoder_step._logits(step_weights_of(layer, packed), inputs, 130)
+        return decoder_step._logits(step_weights_of(layer, packed), inputs)
 
     if is_traced:
         shape = tf.TensorSpec([None, 6], tf.float32)
@@ -132,7 +137,7 @@ def test_few_rows_alone_read_the_packed_kernel():
     packed = packed_kernels.pack_transposed(layer.embeddings.value)
     ones = step_weights_of(layer, packed._replace(blocks=tf.ones_like(packed.blocks)))
     by_kernel, by_matrix = (
-        decoder_step._logits(ones, tf.ones((num_rows, 6)), 130) for num_rows in (16, 17)
+        decoder_step._logits(ones, tf.ones((num_rows, 6))) for num_rows in (16, 17)
     )
     np.testing.assert_array_equal(by_kernel, 6.0)
     np.testing.assert_allclose(by_matrix, layer.logits(np.ones((17, 6), "float32")))
@@ -163,14 +168,14 @@ def test_attention_of_steps_is_that_of_sentences(
     with_random_weights(layer)
     flat = tf.constant(inputs.reshape(15, 6))
     config = ModelConfig(d_model=6, num_heads=2, key_dim=key_dim, value_dim=value_dim)
-    kernels = prepared_weights._projections(
+    kernels = prepared_weights.projections(
         packed_kernels.pack, layer, "query", "key", "value"
     )
     assert len(kernels) == (1 if value_dim == key_dim else 2)
-    query, key, value = decoder_step._project(config, transpose, flat, kernels, 5)
+    query, key, value = sublayers.project(config, transpose, flat, kernels, 5)
     mask = np.tril(np.ones((1, 5, 5), bool))
     output = packed_kernels.pack([layer.output_projection], unit=6)
     term = added_mask(mask)
-    outputs = decoder_step._attend(config, transpose, query, key, value, term, output)
+    outputs = sublayers.attend(config, transpose, query, key, value, term, output)
     expected, _ = layer(inputs, attention_mask=mask)
     np.testing.assert_allclose(outputs, np.reshape(expected, (15, 6)), atol=1e-4)

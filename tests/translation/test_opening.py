@@ -52,6 +52,12 @@ def test_a_run_and_its_export_translate_alike(run, small_export):
     assert of_run.max_input_length == 23
 
 
+def test_a_run_is_opened_with_weights_of_8_bits(run):
+    searcher = kt.open_model(run, precision="int8").searcher
+    assert searcher.precision == "int8"
+    assert kt.open_model(run, None, precision="float32").searcher.precision == "float32"
+
+
 def test_a_program_reads_configuration_and_tokenizer_once(
     run, program_of, tmp_path, monkeypatch
 ):
