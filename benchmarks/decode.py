@@ -32,7 +32,7 @@ from keras_transformer.cli.flags import (
     override,
     overrides,
 )
-from keras_transformer.config import ModelConfig
+from keras_transformer.config import INT8, SEARCH_PRECISIONS, ModelConfig
 
 _PRESET = flags.DEFINE_string("preset", "base", "Name of the model's configuration.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Texts per call.", lower_bound=1)
@@ -46,7 +46,7 @@ _REPEATS = flags.DEFINE_integer("repeats", 7, "Number of timed calls.", lower_bo
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
-    ["float32", "bfloat16"],
+    SEARCH_PRECISIONS,
     "Data type of weights and products.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of weights and texts.", lower_bound=0)
@@ -87,17 +87,18 @@ def _measured() -> dict:
 
     # Before making tokenizers: setting a seed deletes their TensorFlow resources.
     keras.utils.set_random_seed(_SEED.value)
+    is_int8 = _PRECISION.value == INT8
     translator = random_models.random_translator(
-        model_config, decoding, _PRECISION.value
+        model_config, decoding, "float32" if is_int8 else _PRECISION.value
     )
     texts = random_models.number_texts(
         model_config.vocab_size, _BATCH_SIZE.value, _SOURCE_LENGTH.value, _SEED.value
     )
-    environment = measure.environment(_PRECISION.value)
+    environment = measure.environment(translator.precision)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         version = saved_model.export(
-            translator,
+            translator.quantized() if is_int8 else translator,
             folder,
             signatures=[tasks.TRANSLATION.signature],
             description={"device": hardware.device()},

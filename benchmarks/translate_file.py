@@ -37,9 +37,6 @@ from keras_transformer.cli.flags import ModelFlags
 _INPUT = flags.DEFINE_string("input", None, "Text file, one sentence a line.")
 _LINES = flags.DEFINE_integer("lines", 20_000, "Lines to translate.", lower_bound=20)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Runs of each program.", lower_bound=1)
-_PRECISION = flags.DEFINE_enum(
-    "precision", "float32", ["float32", "bfloat16"], "Precision of our export."
-)
 _PROGRAMS = flags.DEFINE_list("programs", None, "Programs to run; default: all.")
 _MODEL = ModelFlags(has_search=True)
 
@@ -75,7 +72,7 @@ def main() -> dict:
         "benchmark": "translate_file",
         "lines": _LINES.value,
         "rounds": _ROUNDS.value,
-        "precision": _PRECISION.value,
+        "precision": _MODEL.precision.value or "float32",
         **file_rates.ratios(rates, _PRECISIONS),
         **environment,
     }
@@ -89,7 +86,7 @@ def make_models(folder: pathlib.Path) -> dict[str, float]:
 
     weights = _MODEL.weights()
     load = functools.partial(_MODEL.load_translator, checkpoint=str(weights))
-    ours = load(precision=_PRECISION.value)
+    ours = load(precision=_MODEL.precision.value or "float32")
     saved_model.export(ours, folder / "export", signatures=["serving_default"])
     translator = load(precision="float32")
     for precision in _PRECISIONS:

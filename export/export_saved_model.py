@@ -23,7 +23,7 @@ if not __package__:  # run as a file: the checkout need not be installed
 from keras_transformer import tasks
 from keras_transformer.cli import programs, startup
 from keras_transformer.cli.flags import ModelFlags
-from keras_transformer.config import check_choice
+from keras_transformer.config import INT8, check_choice
 from keras_transformer.serving.client import TRANSLATION_SIGNATURES
 
 _MODEL = ModelFlags(has_languages=True, has_search=True, has_ensemble=True)
@@ -48,12 +48,6 @@ _SIGNATURES = flags.DEFINE_list(
     None,
     f"Signatures to export, among {', '.join(TRANSLATION_SIGNATURES)}; default: all "
     "that the model has. Each adds to the time of export and loading.",
-)
-_PRECISION = flags.DEFINE_enum(
-    "precision",
-    "float32",
-    ["float32", "bfloat16"],
-    "Data type of weights and products; bfloat16 halves the size and rounds scores.",
 )
 _PACKED_KERNELS = flags.DEFINE_bool(
     "packed_kernels",
@@ -103,7 +97,7 @@ def main() -> dict:
     searcher = _MODEL.open(
         None,
         checkpoint=str(checkpoint.path),
-        precision=_PRECISION.value,
+        precision=_MODEL.precision.value or "float32",
         max_input_length=_MAX_INPUT_LENGTH.value,
         # A parser has no such option.
         **({"ensemble": ensemble} if ensemble else {}),
@@ -145,6 +139,10 @@ def check_flags() -> None:
                 "signature parse."
             )
     _MODEL.check_num_best(_NBEST)
+    if _MODEL.precision.value == INT8 and _DEVICE.value == "gpu":
+        raise ValueError(
+            "--precision=int8 is for CPUs. With --device=gpu give --precision=bfloat16."
+        )
     for name in _SIGNATURES.value or ():
         check_choice("signature", name, TRANSLATION_SIGNATURES)
     wants_warmup()
@@ -198,7 +196,7 @@ def describe(searcher, step: int) -> dict:
         "placeholders": list(searcher.tokenizer.placeholders),
         "checkpoint_step": step,
         "tokenizer_hash": config.tokenizer_hash,
-        "precision": _PRECISION.value,
+        "precision": searcher.precision,
         "device": None if _DEVICE.value == "none" else _DEVICE.value,
         "num_models": len(models),
         "num_parameters": sum(model.count_params() for model in models),

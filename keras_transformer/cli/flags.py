@@ -41,12 +41,12 @@ class ModelFlags:
         export: What the help of --saved_model calls the export that may be given
             instead of --model_dir; None: there is no --saved_model.
         has_languages: Whether there are --source_language and --target_language.
-        has_search: Whether there are the flags of `define_search`.
+        has_search: Whether there are the flags of `define_search`, and --precision.
         has_ensemble: Whether there are --ensemble and --shortlist.
 
     Attributes:
         model_dir, checkpoint, saved_model, source_language, target_language, ensemble,
-        shortlist: The flags; None: the program has no such flag.
+        shortlist, precision: The flags; None: the program has no such flag.
         search: The flags of `define_search` by field name.
     """
 
@@ -73,6 +73,7 @@ class ModelFlags:
         self.saved_model = self.source_language = self.target_language = None
         self.ensemble = self.shortlist = None
         self.search = define_search() if has_search else {}
+        self.precision = _define_precision() if has_search else None
         if export is not None:
             self.saved_model = flags.DEFINE_string(
                 "saved_model",
@@ -126,7 +127,7 @@ class ModelFlags:
             raise ValueError("Give one of --model_dir and --saved_model.")
         if self.model_dir.value is not None:
             return
-        ours = (self.shortlist, self.ensemble, self.checkpoint)
+        ours = (self.shortlist, self.ensemble, self.checkpoint, self.precision)
         languages = (self.source_language, self.target_language)
         for flag in (*self.search.values(), *ours, *languages, *fixed):
             if flag is not None and flag.value != flag.default:
@@ -219,6 +220,8 @@ class ModelFlags:
             options["languages"] = self.languages()
         if self.shortlist is not None:
             options["shortlist"] = self.shortlist.value
+        if self.precision is not None:
+            options["precision"] = self.precision.value
         return options
 
     def loader(
@@ -441,6 +444,19 @@ def define_resume() -> flags.FlagHolder:
         False,
         "Go on with OUTPUT.partial, which a run that ended early has left; without "
         "one, begin anew.",
+    )
+
+
+def _define_precision() -> flags.FlagHolder:
+    from keras_transformer.config import SEARCH_PRECISIONS
+
+    return flags.DEFINE_enum(
+        "precision",
+        None,
+        SEARCH_PRECISIONS,
+        "Data type of weights and products of a search. bfloat16: half the size, "
+        "rounded scores. int8: a quarter of the size, for CPUs; a few translations "
+        "differ. Default: that of training; of an export float32.",
     )
 
 

@@ -65,8 +65,8 @@ def multiply(
             `width_out`.
         transpose_b: Whether the matrix is transposed.
         is_constant: Whether this operation of the graph gets the same matrix each time
-            that it runs. Then it keeps the first, laid out for the CPU: an operation in
-            a function that is called with several matrices would mix them up.
+            that it runs. Then it keeps a copy of the first, in the CPU's layout: in a
+            function that is called with several matrices it would mix them up.
 
     Returns:
         float32 `[rows, width_out]`.

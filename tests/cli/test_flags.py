@@ -21,10 +21,16 @@ from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training.run_options import RunOptions
 
 
-def test_flags_are_defined_without_tensorflow(repository):
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "ModelFlags('A model', has_languages=True, has_search=True)",
+        "DeviceFlags(), flags.ProtectionFlags(), flags.SamplingFlags()",
+    ],
+)
+def test_flags_are_defined_without_tensorflow(groups, repository):
     code = "import sys; from keras_transformer.cli import flags\n"
-    code += "flags.ModelFlags('A model', has_languages=True, has_search=True)\n"
-    code += "flags.DeviceFlags(); flags.ProtectionFlags(); flags.SamplingFlags()\n"
+    code += f"flags.{groups}\n"
     code += "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
 
@@ -112,6 +118,9 @@ def test_what_an_export_has_fixed_is_no_flag_of_its_translation(refuse):
         refuse(program, message, saved_model="export/1", no_repeat_ngram_size=0)
     message = "--shortlist is fixed when a model is exported"
     refuse("bin/translate.py", message, saved_model="export/1", shortlist=True)
+    message = "--precision is fixed when a model is exported"
+    for program in ("bin/translate.py", "bin/parse.py", "export/serve.py"):
+        refuse(program, message, saved_model="export/1", precision="int8")
 
 
 def test_what_cannot_be_exported_is_refused(refuse, model_dir):
@@ -125,6 +134,8 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
         check_input="text",
         **where,
     )
+    message = "--precision=int8 is for CPUs"
+    refuse(program, message, precision="int8", device="gpu", **where)
     where["model_dir"] = model_dir("parsing")
     refuse(program, "--nbest is for translation models", nbest=2, **where)
     refuse(program, "--shortlist is for translation models", shortlist=True, **where)

@@ -100,9 +100,11 @@ def both_kinds(make_searcher, monkeypatch):
     "options",
     [
         pytest.param({}, id="plain"),
-        pytest.param({"placeholders": ("<ph0>",)}, id="placeholders"),
-        pytest.param({"shortlist": True}, id="shortlist"),
-        pytest.param({"others": True}, id="ensemble"),
+        pytest.param(
+            {"placeholders": ("<ph0>",)}, id="placeholders", marks=pytest.mark.long
+        ),
+        pytest.param({"shortlist": True}, id="shortlist", marks=pytest.mark.long),
+        pytest.param({"others": True}, id="ensemble", marks=pytest.mark.long),
     ],
 )
 def test_a_search_of_integers_finds_what_that_of_floats_does(options, monkeypatch):
@@ -125,6 +127,7 @@ def test_a_search_of_integers_finds_what_that_of_floats_does(options, monkeypatc
 
 
 @needs_int8
+@pytest.mark.long
 def test_a_parser_of_integers_writes_trees(monkeypatch):
     integers, floats = both_kinds(make_parser, monkeypatch)
     for own, other in zip(integers.parse(LINES), floats.parse(LINES), strict=True):

@@ -141,6 +141,7 @@ def test_the_weights_are_in_the_file_once_as_integers(cpu, tmp_path):
     assert size <= 0.3 * 4 * sum(sizes)
 
 
+@pytest.mark.long
 def test_an_export_of_integers_has_no_programs(cpu, tmp_path):
     version = saved_model.export(
         make_translator().quantized(),
@@ -152,6 +153,7 @@ def test_an_export_of_integers_has_no_programs(cpu, tmp_path):
     assert "compile" not in tf.saved_model.load(str(version)).signatures
 
 
+@pytest.mark.long
 def test_a_difference_between_model_and_export_is_found(cpu, tmp_path, monkeypatch):
     """The check compares with the searcher of integers."""
     searcher = make_translator().quantized()
