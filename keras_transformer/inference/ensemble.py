@@ -133,7 +133,10 @@ class Ensemble(tf.Module):
         def branch(multiplies_integers):
             def run():
                 self._multiplies_integers = multiplies_integers
-                return search()
+                try:
+                    return search()
+                finally:
+                    self._multiplies_integers = False
 
             # One operation for the branch that is not taken, and one copy of the
             # matrices that products of integers keep.

@@ -97,6 +97,7 @@ class SequenceGenerator(tf.Module):
     ) -> Self:
         """Return a copy that prepares its weights once, for many searches.
 
+        Weights of 8 bits are prepared: with them it returns itself.
         Use only when weights are final: later changes silently mix old and new weights.
         Without packed kernels and stacks there is no copy of a weight, and they may
         change. Must not be called within a `tf.function`.
@@ -113,6 +114,8 @@ class SequenceGenerator(tf.Module):
                 `program_sizes` returns; they are, beside further batches, after some of
                 that size.
         """
+        if self.ensemble.is_quantized:
+            return self
         generator = self._copy()
         generator.ensemble.prepare(
             has_packed_kernels, self._has_packed_output, has_stacks
@@ -135,9 +138,19 @@ class SequenceGenerator(tf.Module):
         Use only when weights are final. Must not be called within a `tf.function`.
 
         Args:
-            for_any_cpu: Whether the CPU that runs a graph decides that, as an export
-                needs; otherwise this machine does.
+            for_any_cpu: For an export: whether the CPU that loads it decides that. Such
+                a copy cannot search itself. Otherwise this machine decides.
+
+        Raises:
+            ValueError: If the model does not compute in float32.
         """
+        for model in self.ensemble.models:
+            if model.compute_dtype != "float32":
+                raise ValueError(
+                    "Weights of 8 bits are for a model that computes in float32. "
+                    f"Received: {model.compute_dtype}. Load it with "
+                    'precision="float32", or open it with precision="int8".'
+                )
         generator = self._copy()
         generator.ensemble.quantize(self._has_packed_output, for_any_cpu)
         return generator

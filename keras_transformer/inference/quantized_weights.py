@@ -234,7 +234,8 @@ class FloatWeights:
         self, model: Transformer, quantized: QuantizedWeights, with_output: bool
     ):
         self._quantized = quantized
-        self._has_value: Any = None  # the structure of prepared weights
+        # The structure of prepared weights, known when `compute` was traced.
+        self._has_value: Any = None
 
         def compute():
             floats = quantized.floats()

@@ -58,15 +58,15 @@ def project(
     kernels: list[PackedKernel],
     beam_size: int | tf.Tensor,
 ) -> list[tf.Tensor]:
-    """Project one token of each hypothesis and split the heads.
+    """Project rows and split the heads.
 
     Args:
         config: Configuration of the model.
-        transpose: Same as in `_layer_step`.
+        transpose: Transposes the heads.
         inputs: float `[batch * beam, d_model]`.
         kernels: The projections, those of equal width joined in one kernel. Values of
             another width than queries and keys come last.
-        beam_size: Hypotheses per sentence.
+        beam_size: Rows of each sentence.
 
     Returns:
         For each projection float `[batch, heads, beam, width]`.
@@ -116,7 +116,7 @@ def attend(
 
     Args:
         config: Configuration of the model.
-        transpose: Same as in `_layer_step`.
+        transpose: Transposes the heads.
         query: float `[batch, heads, beam, key_dim]`.
         key: float `[batch, heads, key_length, key_dim]`.
         value: float `[batch, heads, key_length, value_dim]`.

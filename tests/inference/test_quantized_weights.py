@@ -133,3 +133,15 @@ def test_a_parser_of_integers_writes_trees(monkeypatch):
     for own, other in zip(integers.parse(LINES), floats.parse(LINES), strict=True):
         assert own.valid and own.tree.words == other.tree.words
         assert abs(own.score - other.score) <= 0.2 * max(1, abs(other.score))
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "mixed_bfloat16"])
+def test_a_model_of_another_precision_is_refused(precision):
+    with pytest.raises(ValueError, match='bfloat16.*precision="float32"'):
+        make_translator(precision=precision).quantized()
+
+
+def test_weights_of_8_bits_stay_so_when_they_are_prepared():
+    quantized = make_translator().quantized()
+    assert quantized.with_prepared_weights() is quantized
+    assert quantized.precision == "int8"
