@@ -76,17 +76,19 @@ class WithoutInt8(LoadedTensor):
 
     def fill(self) -> None:
         """Set all tensors, now."""
+        self._fill(self.tensors)
+
+    def _fill(self, wanted: Sequence[LoadedTensor]) -> None:
         for each, value in zip(self.tensors, self._compute(), strict=True):
-            each.set(value)
+            if each in wanted:
+                each.set(value)
 
     def _initialize(self):
         is_slow = tf.logical_not(has_fast_int8())
         self.set(is_slow)
 
         def fill():
-            for each, value in zip(self.tensors, self._compute(), strict=True):
-                if each.is_read:
-                    each.set(value)
+            self._fill(self.parts)
             return True
 
         tf.cond(is_slow, fill, lambda: False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -20,6 +20,8 @@ from keras_transformer.model.transformer import Transformer
 # The weights that take time to prepare; `PreparedWeights` stores them. For XLA, a list
 # of each layer's.
 Prepared = tuple[LayerWeights | list[LayerWeights], PackedKernel | None]
+# By id(variable): the number of its kind, and of its layer; None: of no layer.
+Places = dict[int, tuple[int, int | None]]
 
 
 def step_weights(
@@ -206,38 +208,47 @@ class StackedLayers(tf.Module):
     def __init__(self, model: Transformer):
         super().__init__(name="stacked_layers")
         self._stacks: list[tf.Variable] = []
-        indices: dict[int, tuple[int, int]] = {}  # id(variable) -> stack, layer
-        for layers in (model.encoder.layers, model.decoder.layers):
-            for same_kind in zip(*(layer.weights for layer in layers), strict=True):
-                for number, variable in enumerate(same_kind):
-                    indices[id(variable)] = len(self._stacks), number
-                stack = tf.stack(shared_traces.values(same_kind))
-                self._stacks.append(tf.Variable(stack, trainable=False))
+        places: Places = {}
+        for same_kind in kinds_of_layers(model):
+            for number, variable in enumerate(same_kind):
+                places[id(variable)] = len(self._stacks), number
+            stack = tf.stack(shared_traces.values(same_kind))
+            self._stacks.append(tf.Variable(stack, trainable=False))
         # A function, because TensorFlow wraps dicts in attributes.
-        self._indices = lambda: indices
+        self._places = lambda: places
 
-    def reading(self) -> _StackedScope:
+    def reading(self) -> StoredScope:
         """Return a context in which layers read their weights from the stacks.
 
         The context caches tensors, so it must be used within a single graph.
         """
-        return _StackedScope(self._stacks, self._indices())
+        return StoredScope(
+            lambda kind: tf.convert_to_tensor(self._stacks[kind]), self._places()
+        )
 
 
-class _StackedScope(keras.StatelessScope):
-    """Replaces the values of variables by those in stacks; unstacks each once."""
+class StoredScope(keras.StatelessScope):
+    """Gives variables the values of their kind, those of layers unstacked, each once.
 
-    def __init__(
-        self, stacks: Sequence[tf.Variable], indices: dict[int, tuple[int, int]]
-    ):
+    Args:
+        values: Returns the values of a kind by its number.
+        places: Of the variables.
+    """
+
+    def __init__(self, values: Callable[[int], tf.Tensor], places: Places):
         super().__init__()
-        self._stacks, self._indices = stacks, indices
-        self._unstacked: dict[int, list[tf.Tensor]] = {}
+        self._values = functools.cache(values)
+        self._unstacked = functools.cache(lambda kind: tf.unstack(self._values(kind)))
+        self._places = places
 
     def get_current_value(self, variable: keras.Variable) -> Any:
-        if id(variable) not in self._indices:
+        if id(variable) not in self._places:
             return super().get_current_value(variable)
-        stack, number = self._indices[id(variable)]
-        if stack not in self._unstacked:
-            self._unstacked[stack] = tf.unstack(self._stacks[stack])
-        return self._unstacked[stack][number]
+        kind, layer = self._places[id(variable)]
+        return self._values(kind) if layer is None else self._unstacked(kind)[layer]
+
+
+def kinds_of_layers(model: Transformer) -> Iterator[tuple[keras.Variable, ...]]:
+    """Yield each kind of weight of encoder and decoder: that of every layer."""
+    for layers in (model.encoder.layers, model.decoder.layers):
+        yield from zip(*(layer.weights for layer in layers), strict=True)

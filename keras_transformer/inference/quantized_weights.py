@@ -28,6 +28,7 @@ from keras_transformer.inference.decoder_step import StepWeights
 from keras_transformer.inference.int8_product import Int8Matrix
 from keras_transformer.inference.loaded_tensors import WithoutInt8
 from keras_transformer.inference.packed_kernels import PackedKernel
+from keras_transformer.inference.prepared_weights import Places, StoredScope
 from keras_transformer.inference.sublayers import Norm
 from keras_transformer.layers import masks
 from keras_transformer.layers.attention import added_mask
@@ -59,14 +60,13 @@ class QuantizedWeights(tf.Module):
         self._parts: list[tf.Variable] = []
         # Of each kind: its variable, or an `Int8Matrix` of two.
         kinds: list[tf.Variable | Int8Matrix] = []
-        places: dict[int, tuple[int, int | None]] = {}  # id(variable) -> kind, layer
-        for layers in (model.encoder.layers, model.decoder.layers):
-            for same_kind in zip(*(layer.weights for layer in layers), strict=True):
-                for number, variable in enumerate(same_kind):
-                    places[id(variable)] = len(kinds), number
-                stack = tf.stack(shared_traces.values(same_kind))
-                is_matrix = stack.shape.rank == 3
-                kinds.append(self._store(stack, axis=-2 if is_matrix else None))
+        places: Places = {}
+        for same_kind in prepared_weights.kinds_of_layers(model):
+            for number, variable in enumerate(same_kind):
+                places[id(variable)] = len(kinds), number
+            stack = tf.stack(shared_traces.values(same_kind))
+            is_matrix = stack.shape.rank == 3
+            kinds.append(self._store(stack, axis=-2 if is_matrix else None))
         for layer in (model.embedding, model.target_embedding, model.output_embedding):
             if id(layer.embeddings) not in places:  # not shared
                 places[id(layer.embeddings)] = len(kinds), None
@@ -91,7 +91,7 @@ class QuantizedWeights(tf.Module):
         """Compute the floats of all kinds, in their order."""
         return [self._float(number) for number in range(self.num_kinds)]
 
-    def reading(self, floats: Callable[[int], tf.Tensor] | None = None) -> FloatScope:
+    def reading(self, floats: Callable[[int], tf.Tensor] | None = None) -> StoredScope:
         """Return a context in which layers read floats.
 
         The context caches tensors, so it must be used within a single graph.
@@ -99,7 +99,7 @@ class QuantizedWeights(tf.Module):
         Args:
             floats: Returns the floats of a kind by its number; None: computes them.
         """
-        return FloatScope(floats or self._float, self._places())
+        return StoredScope(floats or self._float, self._places())
 
     def start(self, source_tokens: tf.Tensor) -> dict[str, Any]:
         """Encode with products of integers; same as `full_pass.start`."""
@@ -201,26 +201,6 @@ class _StackScope(keras.StatelessScope):
         return self._weights._read(variable)
 
 
-class FloatScope(keras.StatelessScope):
-    """Gives the variables of layers the floats of their kind; unstacks each once."""
-
-    def __init__(
-        self,
-        floats: Callable[[int], tf.Tensor],
-        places: dict[int, tuple[int, int | None]],
-    ):
-        super().__init__()
-        self._floats = functools.cache(floats)
-        self._unstacked = functools.cache(lambda kind: tf.unstack(self._floats(kind)))
-        self._places = places
-
-    def get_current_value(self, variable: keras.Variable) -> Any:
-        if id(variable) not in self._places:
-            return super().get_current_value(variable)
-        kind, layer = self._places[id(variable)]
-        return self._floats(kind) if layer is None else self._unstacked(kind)[layer]
-
-
 class FloatWeights:
     """The floats of quantized weights, where a search does not multiply integers.
 
@@ -249,7 +229,7 @@ class FloatWeights:
 
         self.loaded = WithoutInt8(compute)
 
-    def reading(self) -> FloatScope:
+    def reading(self) -> StoredScope:
         """Same as `QuantizedWeights.reading`."""
         floats = self.loaded.tensors
         return self._quantized.reading(lambda number: floats[number].read())
