@@ -229,9 +229,9 @@ def target_languages(sources, corpora, config, tokenizer) -> list[str]:
         return [_MODEL.target_language.value] * len(sources)
     if corpora:
         return [each.target_language for each in corpora for _ in each.lines]
-    default, tokens = config.target_language or "de", tokenizer.language_tokens
-    told = [language_tokens.divide(source, tokens)[0] for source in sources]
-    return [language_tokens.code_of(token) or default for token in told]
+    return language_tokens.codes_told(
+        sources, tokenizer.language_tokens, config.target_language or "de"
+    )
 
 
 def parts_of_split():
@@ -382,13 +382,7 @@ def read_pairs() -> tuple[list[str], list[str]]:
                 )
     else:
         paths = [_SOURCE.value, _REFERENCE.value]
-    sources, references = map(text_files.read_lines, paths)
-    if len(sources) != len(references):
-        raise ValueError(
-            f"{paths[0]} has {len(sources)} lines and {paths[1]} has "
-            f"{len(references)}: line n of one must translate line n of the other."
-        )
-    return sources, references
+    return text_files.read_pairs(*paths)
 
 
 def report(hypotheses, references, languages, perplexity) -> dict:

@@ -51,6 +51,19 @@ def divide(text: str, tokens: Collection[str]) -> tuple[str, str]:
     return found[1], text[found.end() :]
 
 
+def codes_told(
+    texts: Iterable[str], tokens: Collection[str], default: str
+) -> list[str]:
+    """Return the code of the language that each text begins with, or the default.
+
+    Args:
+        texts: Any texts.
+        tokens: Those of the model.
+        default: The language of texts that tell none.
+    """
+    return [code_of(divide(text, tokens)[0]) or default for text in texts]
+
+
 def unknown(text: str, tokens: Collection[str]) -> str:
     """Return the token that a text begins with if the model does not have it, else "".
 

@@ -48,6 +48,27 @@ def read_lines(path: str | os.PathLike | None, *, has_ends: bool = False) -> lis
     ]
 
 
+def read_pairs(
+    source: str | os.PathLike, target: str | os.PathLike
+) -> tuple[list[str], list[str]]:
+    """Read two text files; line n of one translates line n of the other.
+
+    Args:
+        source: As the path of `read_lines`, whose errors are raised too.
+        target: The other file.
+
+    Raises:
+        ValueError: If they differ in their number of lines.
+    """
+    sources, targets = map(read_lines, (source, target))
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{source} has {len(sources)} lines and {target} has {len(targets)}: line "
+            "n of one must translate line n of the other."
+        )
+    return sources, targets
+
+
 class StoredLines:
     """The lines of a text file, as in `read_lines`, but left on the disk.
 

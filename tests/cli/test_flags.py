@@ -10,7 +10,7 @@ from absl import flags
 
 from keras_transformer import presets
 from keras_transformer.cli import startup
-from keras_transformer.cli.flags import field_comments
+from keras_transformer.cli.flags import ModelFlags, field_comments
 from keras_transformer.config import (
     DecodingConfig,
     ModelConfig,
@@ -139,6 +139,26 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
     where["model_dir"] = model_dir("parsing")
     refuse(program, "--nbest is for translation models", nbest=2, **where)
     refuse(program, "--shortlist is for translation models", shortlist=True, **where)
+
+
+@pytest.mark.parametrize(
+    ("program", "names", "given"),
+    [
+        ("bin/evaluate.py", ("source", "reference"), {}),
+    ],
+)
+def test_a_text_needs_a_reference_for_each_line(
+    program_of, model_dir, tmp_path, monkeypatch, program, names, given
+):
+    """The files are counted before a model is loaded, and as they are."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("a\nb\n")
+    target.write_text("a\nb\nc\n")
+    monkeypatch.setattr(ModelFlags, "choose", lambda _: pytest.fail("too late"))
+    given |= dict(zip(names, (source, target), strict=True))
+    message = f"{source} has 2 lines and {target} has 3: line n of one must translate"
+    with pytest.raises(ValueError, match=message):
+        program_of(program)(model_dir=model_dir("translation"), **given)
 
 
 @pytest.mark.parametrize(

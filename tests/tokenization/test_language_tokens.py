@@ -44,6 +44,14 @@ def test_the_languages_are_pieces_of_the_vocabulary(tokenizer):
     assert tuple(codes) == CODES
 
 
+def test_a_text_tells_its_language_or_has_the_default():
+    """A language that the model lacks is not told."""
+    texts = [">>pt-BR<< one", "one", " >>de<<two", ">>fr<< one", ""]
+    tokens = [f">>{code}<<" for code in CODES]
+    told = language_tokens.codes_told(texts, tokens, "zh")
+    assert told == ["pt-BR", "zh", "de", "zh", "zh"]
+
+
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize(
     "form", ["{} {}", "{}{}", " {}  {}", "\t{}\u00a0{}", "\ufeff{}\n{}", "{}\u3000{}"]
