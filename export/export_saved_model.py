@@ -11,6 +11,7 @@ fewer --signatures. A parser is exported the same way, with the signature parse.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib.util
 import pathlib
 import sys
@@ -20,7 +21,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import tasks
+from keras_transformer import language_tokens, tasks, text_files
 from keras_transformer.cli import programs, startup
 from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.config import INT8, check_choice
@@ -74,7 +75,13 @@ _CHECK_INPUT = flags.DEFINE_string(
     "check_input",
     None,
     "Text file that export and model must translate (parse) equally; default: random "
-    "texts.",
+    "texts. With --precision=int8 or bfloat16 it is also told how many of its outputs "
+    "differ from those in float32.",
+)
+_CHECK_TARGET = flags.DEFINE_string(
+    "check_target",
+    None,
+    "References of --check_input, line by line, to tell BLEU in both precisions too.",
 )
 _CHECK_LINES = flags.DEFINE_integer(
     "check_lines",
@@ -89,26 +96,25 @@ def main() -> dict:
     """Export and return the JSON summary."""
     programs.check_given(_MODEL.model_dir, _EXPORT_DIR)
     check_flags()
+    texts, references = read_check()
     startup.import_tensorflow()
+    from keras_transformer.evaluation import rounding
     from keras_transformer.serving import saved_model
     from keras_transformer.translation import exported_model
 
     checkpoint, ensemble = _MODEL.choose(), _MODEL.choose_ensemble()
-    searcher = _MODEL.open(
-        None,
-        checkpoint=str(checkpoint.path),
-        precision=_MODEL.precision.value or "float32",
-        max_input_length=_MAX_INPUT_LENGTH.value,
-        # A parser has no such option.
-        **({"ensemble": ensemble} if ensemble else {}),
-    ).searcher
+    precision = _MODEL.precision.value or "float32"
+    languages = languages_of(texts) if references else ()
+    is_compared = texts and precision != "float32"
+    exact = outputs_in_float32(checkpoint, ensemble, texts) if is_compared else ()
+    searcher = load(checkpoint, ensemble, precision)
     version = saved_model.export(
         searcher,
         _EXPORT_DIR.value,
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
         description=describe(searcher, checkpoint.step),
-        check_texts=texts_to_check(searcher),
+        check_texts=texts or saved_model.trial_texts(searcher, _CHECK_LINES.value),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
     )
@@ -120,7 +126,46 @@ def main() -> dict:
         f"exported {names} to {version}: {size / 1e6:,.1f} MB on disk, "
         f"{description['weights_bytes'] / 1e6:,.1f} MB of weights once loaded"
     )
-    return {"saved_model": str(version), "bytes": size, **description}
+    summary = {"saved_model": str(version), "bytes": size, **description}
+    if exact:
+        cost = rounding.measure(searcher(texts), exact, references, languages)
+        print(f"{precision}: {cost}")
+        summary["check"] = dataclasses.asdict(cost)
+    return summary
+
+
+def load(checkpoint, ensemble, precision: str):
+    """Return the translator or parser of the flags in a precision."""
+    return _MODEL.open(
+        None,
+        checkpoint=str(checkpoint.path),
+        precision=precision,
+        max_input_length=_MAX_INPUT_LENGTH.value,
+        # A parser has no such option.
+        **({"ensemble": ensemble} if ensemble else {}),
+    ).searcher
+
+
+def outputs_in_float32(checkpoint, ensemble, texts) -> list:
+    """Return the model's outputs; afterwards its memory is free for the export."""
+    outputs = load(checkpoint, ensemble, "float32")(texts)
+    gc.collect()  # parts of a model refer to each other
+    return outputs
+
+
+def languages_of(texts) -> list[str]:
+    """Return the code of the language into which each text is translated.
+
+    Raises:
+        ValueError: If a language has no BLEU here.
+    """
+    from keras_transformer import evaluation
+
+    default = _MODEL.target_language.value or _MODEL.run().read_config().target_language
+    tokens = _MODEL.run().load_tokenizer().language_tokens
+    languages = language_tokens.codes_told(texts, tokens, default or "de")
+    evaluation.check_languages(languages)
+    return languages
 
 
 def check_flags() -> None:
@@ -129,7 +174,8 @@ def check_flags() -> None:
     Raises:
         ValueError: If they do; the message names the flag.
     """
-    translating = (_NBEST, _SIGNATURES, _MODEL.shortlist, _MODEL.ensemble)
+    translating = (_NBEST, _SIGNATURES, _CHECK_TARGET)
+    translating += _MODEL.shortlist, _MODEL.ensemble
     for flag in (*translating, _MODEL.source_language, _MODEL.target_language):
         is_parser = _MODEL.config.get("task") == tasks.PARSING.name
         if is_parser and flag.value is not None:
@@ -150,6 +196,12 @@ def check_flags() -> None:
         _SIGNATURES.value or ["serving_default"]
     ):
         raise ValueError("--check_input needs serving_default among --signatures.")
+    is_rounded = _MODEL.precision.value not in (None, "float32")
+    if _CHECK_TARGET.value is not None and not (_CHECK_INPUT.value and is_rounded):
+        raise ValueError(
+            "--check_target needs --check_input, and --precision=int8 or bfloat16: it "
+            "measures what rounding costs in BLEU."
+        )
 
 
 def wants_warmup() -> bool:
@@ -166,14 +218,19 @@ def wants_warmup() -> bool:
     return is_installed if _WARMUP.value is None else _WARMUP.value
 
 
-def texts_to_check(searcher) -> list[str]:
-    """Return the texts that export and model must answer equally."""
-    from keras_transformer import text_files
-    from keras_transformer.serving import saved_model
+def read_check() -> tuple[list[str], list[str]]:
+    """Return the lines of --check_input and of --check_target that are checked.
 
-    if _CHECK_INPUT.value is None:
-        return saved_model.trial_texts(searcher, _CHECK_LINES.value)
-    return text_files.read_lines(_CHECK_INPUT.value)[: _CHECK_LINES.value]
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a file cannot be read, or they differ in their number of lines.
+    """
+    source, target = _CHECK_INPUT.value, _CHECK_TARGET.value
+    if target is not None:
+        pair = text_files.read_pairs(source, target)
+    else:
+        pair = [] if source is None else text_files.read_lines(source), []
+    return tuple(lines[: _CHECK_LINES.value] for lines in pair)
 
 
 def describe(searcher, step: int) -> dict:

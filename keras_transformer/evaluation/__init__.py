@@ -1,7 +1,8 @@
 """Measures of translations, and the reproduction of Table 3.
 
 Begin with `bleu`: three conventions of BLEU, chrF, exact match. `translations` produces
-the outputs to score; `table3` has the rows that bin/reproduce.py trains.
+the outputs to score; `rounding` compares precisions; `table3` has the rows that
+bin/reproduce.py trains.
 """
 
 from keras_transformer.evaluation.bleu import (

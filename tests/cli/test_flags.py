@@ -136,7 +136,12 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
     )
     message = "--precision=int8 is for CPUs"
     refuse(program, message, precision="int8", device="gpu", **where)
+    measured = "--check_target needs --check_input, and --precision=int8 or bfloat16"
+    refuse(program, measured, check_target="text", precision="int8", **where)
+    for name in ({}, {"precision": "float32"}):
+        refuse(program, measured, check_target="a", check_input="b", **name, **where)
     where["model_dir"] = model_dir("parsing")
+    refuse(program, "--check_target is for translation", check_target="a", **where)
     refuse(program, "--nbest is for translation models", nbest=2, **where)
     refuse(program, "--shortlist is for translation models", shortlist=True, **where)
 
@@ -144,6 +149,11 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
 @pytest.mark.parametrize(
     ("program", "names", "given"),
     [
+        (
+            "export/export_saved_model.py",
+            ("check_input", "check_target"),
+            {"precision": "int8", "export_dir": "none", "check_lines": 1},
+        ),
         ("bin/evaluate.py", ("source", "reference"), {}),
     ],
 )
