@@ -12,13 +12,16 @@ cache.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
 import time
 
+import numpy as np
 from absl import flags
 
 if not __package__:  # run as a file: the checkout need not be installed
@@ -43,6 +46,12 @@ _STEPS = flags.DEFINE_integer(
     "steps", 40, "Tokens of an output; at least --source_length.", lower_bound=2
 )
 _REPEATS = flags.DEFINE_integer("repeats", 7, "Number of timed calls.", lower_bound=1)
+_CALLS_AT_ONCE = flags.DEFINE_integer(
+    "calls_at_once",
+    1,
+    "Calls at the same time, each with an equal share of the texts and of the cores.",
+    lower_bound=1,
+)
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
@@ -65,6 +74,12 @@ SCORE_TOLERANCE, TF32_TOLERANCE = 1e-3, 1e-2
 
 def main() -> dict:
     """Time the search and print, with the thread settings of bin/translate.py."""
+    if _BATCH_SIZE.value % _CALLS_AT_ONCE.value:
+        raise ValueError("--batch_size must be a multiple of --calls_at_once.")
+    if _CALLS_AT_ONCE.value > 1:
+        cores = len(os.sched_getaffinity(0))
+        each = max(cores // _CALLS_AT_ONCE.value, 1)
+        os.environ["TF_NUM_INTRAOP_THREADS"] = str(each)
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
 
@@ -111,6 +126,7 @@ def _measured() -> dict:
         "precision": _PRECISION.value,
         "num_parameters": translator.model.count_params(),
         "batch_size": _BATCH_SIZE.value,
+        "calls_at_once": _CALLS_AT_ONCE.value,
         "source_length": _SOURCE_LENGTH.value,
         "steps": _STEPS.value,
         "beam_size": decoding.beam_size,
@@ -139,11 +155,16 @@ def time_calls(version: pathlib.Path, texts: list[str]) -> dict:
     loaded = tf.saved_model.load(str(version))
     translate = loaded.signatures["serving_default"]
     load_s = time.perf_counter() - began
-    batch = tf.constant(texts)
+    batches = tf.split(tf.constant(texts), _CALLS_AT_ONCE.value)
+    threads = concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE.value)
 
-    def call():
+    def call_one(batch):
         answer = translate(text=batch)
         return answer["translation"].numpy(), answer["score"].numpy()
+
+    def call():
+        outputs, scores = zip(*threads.map(call_one, batches), strict=True)
+        return np.concatenate(outputs), np.concatenate(scores)
 
     began = time.perf_counter()
     outputs, scores = call()

@@ -62,18 +62,21 @@ def test_a_training_step_is_timed_and_counted(repository):
 
 
 @pytest.mark.release
-def test_a_search_is_timed_and_its_scores_are_checked(repository):
+@pytest.mark.parametrize("calls_at_once", [1, 2])
+def test_a_search_is_timed_and_its_scores_are_checked(repository, calls_at_once):
     ended = run(
         repository,
         "decode.py",
-        *("--vocab_size=331", "--batch_size=3", "--source_length=5", "--steps=11"),
-        *("--repeats=3", "--beam_size=2"),
+        *("--vocab_size=331", "--batch_size=4", "--source_length=5", "--steps=11"),
+        *("--repeats=3", "--beam_size=2", f"--calls_at_once={calls_at_once}"),
     )
     line = line_of(ended)
     assert line["benchmark"] == "decode" and line["beam_size"] == 2
     assert line["mean_output_tokens"] == 11 and line["repeats"] == 3
-    assert line["tokens_per_s"] == pytest.approx(33 / line["median_call_s"], rel=1e-3)
+    assert line["tokens_per_s"] == pytest.approx(44 / line["median_call_s"], rel=1e-3)
     assert line["largest_score_difference"] < 1e-3
+    threads = line["machine"]["TF_NUM_INTRAOP_THREADS"]
+    assert (threads is None) == (calls_at_once == 1)
     assert line["first_call_s"] > line["max_call_s"]
 
 
