@@ -195,7 +195,7 @@ def _layer_step(
         x: float `[batch * beam, d_model]`.
         weights: Weights of this layer.
         inputs: Inputs of the step.
-        memory: Keys and values of the encoder output.
+        memory: Keys and values of the encoder output, from `sublayers.memory`.
         cache: Keys and values of earlier steps.
 
     Returns:
@@ -228,6 +228,7 @@ def _layer_step(
             *memory,
             inputs.memory_mask,
             weights.cross_attention_output,
+            has_transposed_key=True,
         )
 
     def feed_forward(x):

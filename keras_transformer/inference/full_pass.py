@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.inference import sublayers
 from keras_transformer.inference.shared_traces import call_nth_layer
 from keras_transformer.model.transformer import Transformer
 
@@ -43,14 +44,16 @@ def start(model: Transformer, source_tokens: tf.Tensor) -> dict[str, Any]:
         source_tokens: int32 `[batch, source_length]`.
 
     Returns:
-        `source` of `decoder_step.decode_step`: "memory", the keys and values of each
-        layer, float `[batch, heads, source_length, dim]`, and "mask", bool
-        `[batch, 1, source_length]`.
+        `source` of `decoder_step.decode_step`: "memory", the keys of each layer, float
+        `[batch, heads, key_dim, source_length]`, and its values, float `[batch, heads,
+        source_length, value_dim]`; and "mask", bool `[batch, 1, source_length]`.
     """
     encoder_output, mask = encode(model, source_tokens)
     project = call_nth_layer(
         [layer.cross_attention for layer in model.decoder.layers],
-        lambda attention, source: attention.project_source(source),
+        lambda attention, source: sublayers.memory(
+            tf.transpose, *attention.project_source(source)
+        ),
         lambda attention: [
             *attention.key_projection.weights,
             *attention.value_projection.weights,

@@ -116,7 +116,9 @@ class QuantizedWeights(tf.Module):
         if (norm := model.encoder.norm) is not None:
             x = sublayers.normalize(config, x, prepared_weights.norm_weights(norm))
         memory = [
-            tuple(sublayers.project(config, transpose, x, kernels, length))
+            sublayers.memory(
+                transpose, *sublayers.project(config, transpose, x, kernels, length)
+            )
             for kernels in shared_traces.unstacked(
                 self._sources(), config.decoder_depth
             )

@@ -34,6 +34,7 @@ def scaled_dot_product_attention(
     attention_mask: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
     mask_term: Tensor | None = None,
+    has_transposed_key: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(d_k)) V for every head, Eq. 1.
 
@@ -48,13 +49,15 @@ def scaled_dot_product_attention(
             of a fully masked query are finite but meaningless.
         dropout: Applied to the weights; the paper does not use it.
         mask_term: In place of `attention_mask`, what `added_mask` makes of it.
+        has_transposed_key: Whether `key` is `[batch, heads, key_dim, key_length]`.
 
     Returns:
         The outputs, float `[batch, heads, query_length, value_dim]`, and the weights,
         float `[batch, heads, query_length, key_length]`, both in the inputs' dtype.
     """
     scale = 1.0 / math.sqrt(query.shape[-1])
-    logits = matmul_transpose_b(query * ops.cast(scale, query.dtype), key)
+    multiply = ops.matmul if has_transposed_key else matmul_transpose_b
+    logits = multiply(query * ops.cast(scale, query.dtype), key)
     logits = ops.cast(logits, "float32")
     if attention_mask is not None:
         mask_term = added_mask(attention_mask)

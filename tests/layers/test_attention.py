@@ -33,6 +33,16 @@ def test_three_numbers_by_hand():
     np.testing.assert_allclose(outputs[0, 0, 0, 0], 3 + 2 * share, rtol=1e-6)
 
 
+def test_keys_may_be_given_transposed():
+    query, key = QUERY[:, np.newaxis], SOURCE[:, np.newaxis]
+    wanted = scaled_dot_product_attention(query, key, key)
+    found = scaled_dot_product_attention(
+        query, key.transpose(0, 1, 3, 2), key, has_transposed_key=True
+    )
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+
+
 def test_a_masked_position_has_weight_zero_and_changes_nothing():
     layer = make()
     outputs, weights = layer(QUERY, SOURCE, attention_mask=MASK)
