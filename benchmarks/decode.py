@@ -49,7 +49,8 @@ _REPEATS = flags.DEFINE_integer("repeats", 7, "Number of timed calls.", lower_bo
 _CALLS_AT_ONCE = flags.DEFINE_integer(
     "calls_at_once",
     1,
-    "Calls at the same time, each with an equal share of the texts and of the cores.",
+    "Calls at the same time, each with an equal share of the texts; with as many as "
+    "cores, each has one thread.",
     lower_bound=1,
 )
 _PRECISION = flags.DEFINE_enum(
@@ -76,13 +77,15 @@ def main() -> dict:
     """Time the search and print, with the thread settings of bin/translate.py."""
     if _BATCH_SIZE.value % _CALLS_AT_ONCE.value:
         raise ValueError("--batch_size must be a multiple of --calls_at_once.")
-    if _CALLS_AT_ONCE.value > 1:
-        cores = len(os.sched_getaffinity(0))
-        each = max(cores // _CALLS_AT_ONCE.value, 1)
-        os.environ["TF_NUM_INTRAOP_THREADS"] = str(each)
+    calls = _CALLS_AT_ONCE.value
+    if calls > 1 and calls >= len(os.sched_getaffinity(0)):
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
 
+    # Those settings start operations from one thread, so that calls would take turns.
+    if calls > 1:
+        return _measured()
     with cpu_threads.threads_for_few_sentences(_BATCH_SIZE.value):
         return _measured()
 
