@@ -184,7 +184,7 @@ def _layer_step(
     x: tf.Tensor,
     weights: LayerWeights,
     inputs: StepInputs,
-    memory: LayerCache,
+    memory: tuple[tf.Tensor, tf.Tensor],
     cache: LayerCache,
 ) -> tuple[tf.Tensor, LayerCache]:
     """Apply one decoder layer to one token per hypothesis, right half of Figure 1.

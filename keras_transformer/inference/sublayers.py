@@ -85,8 +85,8 @@ def memory(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return keys and values of an encoder output as a step reads them.
 
-    Keys are transposed once, as no step adds any: a step's product with them then takes
-    half to nine tenths of the time.
+    Keys are transposed once, as no step adds any: on a CPU a step's product with them
+    then takes 0.4 to 0.9 of the time.
 
     Args:
         transpose: Transposes tensors.
