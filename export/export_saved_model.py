@@ -71,11 +71,12 @@ _WARMUP = flags.DEFINE_bool(
     "Add requests that TF Serving runs before a model gets traffic; default: if the "
     "extra serving is installed.",
 )
+_FEW_LINES = 16
 _CHECK_INPUT = flags.DEFINE_string(
     "check_input",
     None,
     "Text file that export and model must translate (parse) equally; default: random "
-    "texts. With --precision=int8 or bfloat16 it is also told how many of its outputs "
+    "texts. With --precision=int8 or bfloat16 the program also tells how many outputs "
     "differ from those in float32.",
 )
 _CHECK_TARGET = flags.DEFINE_string(
@@ -85,9 +86,9 @@ _CHECK_TARGET = flags.DEFINE_string(
 )
 _CHECK_LINES = flags.DEFINE_integer(
     "check_lines",
-    16,
-    "Number of lines to check; 0: none. An export without serving_default is not "
-    "checked.",
+    None,
+    f"Number of lines to check; 0: none. Default: {_FEW_LINES}, with --check_target "
+    "all. An export without serving_default is not checked.",
     lower_bound=0,
 )
 
@@ -114,7 +115,7 @@ def main() -> dict:
         num_best=_NBEST.value,
         signatures=_SIGNATURES.value,
         description=describe(searcher, checkpoint.step),
-        check_texts=texts or saved_model.trial_texts(searcher, _CHECK_LINES.value),
+        check_texts=texts or saved_model.trial_texts(searcher, num_checked()),
         has_packed_kernels=_PACKED_KERNELS.value,
         has_warmup=wants_warmup(),
     )
@@ -157,13 +158,16 @@ def languages_of(texts) -> list[str]:
     """Return the code of the language into which each text is translated.
 
     Raises:
-        ValueError: If a language has no BLEU here.
+        ValueError: If a text tells none, or one has no BLEU here.
     """
     from keras_transformer import evaluation
 
-    default = _MODEL.target_language.value or _MODEL.run().read_config().target_language
-    tokens = _MODEL.run().load_tokenizer().language_tokens
-    languages = language_tokens.codes_told(texts, tokens, default or "de")
+    run = _MODEL.run()
+    config, tokenizer = run.read_config(), run.load_tokenizer()
+    _MODEL.check_languages(texts, run.told(tokenizer, _MODEL.languages(), config))
+    default = _MODEL.target_language.value or config.target_language or "de"
+    tokens = tokenizer.language_tokens
+    languages = language_tokens.codes_told(texts, tokens, default)
     evaluation.check_languages(languages)
     return languages
 
@@ -202,6 +206,8 @@ def check_flags() -> None:
             "--check_target needs --check_input, and --precision=int8 or bfloat16: it "
             "measures what rounding costs in BLEU."
         )
+    if _CHECK_TARGET.value is not None and _CHECK_LINES.value == 0:
+        raise ValueError("--check_target needs lines to translate: drop --check_lines.")
 
 
 def wants_warmup() -> bool:
@@ -223,14 +229,26 @@ def read_check() -> tuple[list[str], list[str]]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a file cannot be read, or they differ in their number of lines.
+        ValueError: If a file cannot be read, they differ in their number of lines, or
+            there are none.
     """
     source, target = _CHECK_INPUT.value, _CHECK_TARGET.value
+    if source is None:
+        return [], []
     if target is not None:
         pair = text_files.read_pairs(source, target)
     else:
-        pair = [] if source is None else text_files.read_lines(source), []
-    return tuple(lines[: _CHECK_LINES.value] for lines in pair)
+        pair = text_files.read_lines(source), []
+    if not pair[0]:
+        raise ValueError(f"{source} has no lines to check.")
+    return tuple(lines[: num_checked()] for lines in pair)
+
+
+def num_checked() -> int | None:
+    """Return the number of lines to check; None: all."""
+    if _CHECK_LINES.value is None and _CHECK_TARGET.value is None:
+        return _FEW_LINES
+    return _CHECK_LINES.value
 
 
 def describe(searcher, step: int) -> dict:

@@ -140,6 +140,9 @@ def test_what_cannot_be_exported_is_refused(refuse, model_dir):
     refuse(program, measured, check_target="text", precision="int8", **where)
     for name in ({}, {"precision": "float32"}):
         refuse(program, measured, check_target="a", check_input="b", **name, **where)
+    checked = {"check_input": "a", "check_target": "b", "precision": "int8"}
+    message = "--check_target needs lines to translate"
+    refuse(program, message, check_lines=0, **checked, **where)
     where["model_dir"] = model_dir("parsing")
     refuse(program, "--check_target is for translation", check_target="a", **where)
     refuse(program, "--nbest is for translation models", nbest=2, **where)
@@ -165,10 +168,20 @@ def test_a_text_needs_a_reference_for_each_line(
     source.write_text("a\nb\n")
     target.write_text("a\nb\nc\n")
     monkeypatch.setattr(ModelFlags, "choose", lambda _: pytest.fail("too late"))
-    given |= dict(zip(names, (source, target), strict=True))
+    files = dict(zip(names, (source, target), strict=True))
     message = f"{source} has 2 lines and {target} has 3: line n of one must translate"
     with pytest.raises(ValueError, match=message):
-        program_of(program)(model_dir=model_dir("translation"), **given)
+        program_of(program)(model_dir=model_dir("translation"), **files, **given)
+
+
+def test_an_empty_text_checks_nothing_and_is_refused(program_of, model_dir, tmp_path):
+    (tmp_path / "text").touch()
+    with pytest.raises(ValueError, match="text has no lines to check"):
+        program_of("export/export_saved_model.py")(
+            model_dir=model_dir("translation"),
+            export_dir=tmp_path / "export",
+            check_input=tmp_path / "text",
+        )
 
 
 @pytest.mark.parametrize(

@@ -61,38 +61,40 @@ def number_of_differences(outputs, exact):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "precision", ["bfloat16", pytest.param("int8", marks=needs_int8)]
+    ("precision", "check_lines"),
+    [("bfloat16", {}), pytest.param("int8", {"check_lines": 9}, marks=needs_int8)],
 )
 def test_translations_are_compared_with_those_in_float32(
-    export, unsure_dir, precision, tmp_path, capsys
+    export, unsure_dir, precision, check_lines, tmp_path, capsys
 ):
     """The references are the translations in float32, so their BLEU is 100."""
     search = {"no_repeat_ngram_size": 1, "beam_size": 3}
-    rounded, exact = in_precisions(
-        unsure_dir, TEXTS[:9], precision, "float32", **search
-    )
+    texts = TEXTS[: check_lines.get("check_lines")]
+    rounded, exact = in_precisions(unsure_dir, texts, precision, "float32", **search)
     differing = number_of_differences(rounded, exact)
     assert differing > 0
     target = tmp_path / "target"
-    target.write_text("\n".join([*exact, "beyond --check_lines"]) + "\n")
+    references = [*exact, *(["beyond --check_lines"] * (len(TEXTS) - len(exact)))]
+    target.write_text("\n".join(references) + "\n")
     check = export(
         unsure_dir,
         precision=precision,
         signatures="serving_default",
         check_target=target,
-        check_lines=9,
+        **check_lines,
         **search,
     )["check"]
     bleu = check["sacrebleu"]
     assert bleu < 99
     assert check == {
-        "lines": 9,
+        "lines": len(texts),
         "differing": differing,
         "sacrebleu": bleu,
         "sacrebleu_float32": pytest.approx(100),
     }
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"{precision}: {differing} of 9 outputs differ from those in float32; "
+        f"{precision}: {differing} of {len(texts)} outputs differ from those in "
+        "float32; "
         f"BLEU {bleu:.2f}, in float32 100.00"
     )
 
