@@ -178,8 +178,10 @@ def check_flags() -> None:
     Raises:
         ValueError: If they do; the message names the flag.
     """
-    translating = (_NBEST, _SIGNATURES, _CHECK_TARGET)
-    translating += _MODEL.shortlist, _MODEL.ensemble
+    translating = (
+        *(_NBEST, _SIGNATURES, _CHECK_TARGET),
+        *(_MODEL.shortlist, _MODEL.ensemble),
+    )
     for flag in (*translating, _MODEL.source_language, _MODEL.target_language):
         is_parser = _MODEL.config.get("task") == tasks.PARSING.name
         if is_parser and flag.value is not None:
