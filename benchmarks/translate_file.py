@@ -5,10 +5,10 @@
 
 exports the model in --precision, converts it to CTranslate2, and translates a file of
 --lines lines (the input, repeated) and one of a tenth of them, each in a process of its
-own: with bin/translate.py from the export, in one process and in one a core, and from
-the model_dir, and with CTranslate2 with one worker of all cores and with a worker a
-core, in float32 and int8, alternating. The difference of the two files is the steady
-rate; the rest of the time is the start.
+own: with bin/translate.py from the export and from the model_dir, a batch a core, and
+with CTranslate2 with one worker of all cores and with a worker a core, in float32 and
+int8, alternating. The difference of the two files is the steady rate; the rest of the
+time is the start.
 Prints a line of JSON for each run and each program, and one with how many times faster
 the faster setting of the export is than that of CTranslate2 in each precision. Needs a
 vocabulary of SentencePiece. CTranslate2 stops a search when `beam_size` hypotheses have
@@ -124,6 +124,7 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
         return lambda length: [
             *(sys.executable, "bin/translate.py", *flags),
             *(f"--input={folder / length}", f"--output={folder / 'output'}"),
+            f"--num_workers={cores}",
         ]
 
     def peer(precision, workers):
@@ -143,10 +144,6 @@ def commands(folder: pathlib.Path, options: dict[str, float]) -> dict:
         "saved_model": own(f"--saved_model={folder / 'export' / '1'}"),
         "model_dir": own(f"--model_dir={_MODEL.model_dir.value}", *options_given),
     }
-    if cores > 1:
-        found[f"saved_model_{cores}"] = own(
-            f"--saved_model={folder / 'export' / '1'}", f"--num_workers={cores}"
-        )
     for precision, workers in itertools.product(_PRECISIONS, sorted({1, cores})):
         found[f"ctranslate2_{precision}_{workers}"] = peer(precision, workers)
     chosen = _PROGRAMS.value or list(found)

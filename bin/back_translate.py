@@ -14,6 +14,7 @@ would have cut are left blank, and blank pairs are not trained on.
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import sys
 
@@ -85,11 +86,14 @@ def made_from(lines, weights) -> dict:
 
 def translate(weights, lines, write, answers) -> int:
     """Translate and write; return the number of lines that were cut."""
-    from keras_transformer.inference import graph_optimizer
+    from keras_transformer.inference import cpu_threads, graph_optimizer
     from keras_transformer.translation import batching, pipeline
 
-    num_cut = 0
-    with graph_optimizer.disabled_for(len(lines)):
+    num_cut, num_batches = 0, math.ceil(len(lines) / _BATCH_SIZE.value)
+    with (
+        cpu_threads.threads_for_batches(num_batches) as at_once,
+        graph_optimizer.disabled_for(len(lines)),
+    ):
         model = load(weights)
         _MODEL.check_languages(lines, model)
         blocks = batching.in_blocks(
@@ -97,6 +101,7 @@ def translate(weights, lines, write, answers) -> int:
             _BATCH_SIZE.value,
             pipeline.answering(model.run_batch),
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
+            at_once=at_once,
             kept=answers,
         )
         progress = text_files.progress(len(lines))

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import pathlib
 import sys
@@ -46,7 +47,7 @@ if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from keras_transformer import text_files
-from keras_transformer.cli import programs, resumable_output, startup, worker_processes
+from keras_transformer.cli import programs, resumable_output, startup
 from keras_transformer.cli.flags import (
     ModelFlags,
     ProtectionFlags,
@@ -97,9 +98,9 @@ _BATCH_SIZE = flags.DEFINE_integer(
 )
 _NUM_WORKERS = flags.DEFINE_integer(
     "num_workers",
-    1,
-    "Processes that translate, each with an equal share of the cores. Several are "
-    "faster for thousands of lines on a CPU, and each has a model in memory.",
+    None,
+    "Batches translated at the same time, each on an equal share of the cores. "
+    "Default: two on all cores, and up to eight for thousands of lines on a CPU.",
     lower_bound=1,
 )
 # Batches of successive lines that are sorted by length together. Compared with sorting
@@ -159,7 +160,7 @@ def check_flags() -> None:
     """Raise unless the flags name one model and fit it."""
     _MODEL.check(_NBEST)
     programs.check_output(_OUTPUT, _INPUT, _PROTECTION.glossary)
-    if _NUM_WORKERS.value > (most := os.cpu_count() or 1):
+    if (_NUM_WORKERS.value or 1) > (most := os.cpu_count() or 1):
         raise ValueError(
             f"--num_workers must be at most {most}, the cores of this machine. "
             f"Received: {_NUM_WORKERS.value}."
@@ -193,15 +194,16 @@ def _translate(load, protection, lines, write, answers):
     is_document = _FORMAT.value != "lines"
     about = sum(map(len, lines)) // _CHARACTERS_OF_SENTENCE if is_document else 0
     num_texts = max(len(lines), about)
+    num_batches = math.ceil(num_texts / _BATCH_SIZE.value)
     with (
         cpu_threads.threads_for_few_sentences(num_texts),
+        cpu_threads.threads_for_batches(num_batches, _NUM_WORKERS.value) as at_once,
         graph_optimizer.disabled_for(num_texts),
-        contextlib.ExitStack() as stack,
     ):
-        model = _loaded(load, stack)
+        model = load()
         options = _options(model, protection)
         translate = _translate_documents if is_document else _translate_lines
-        counts = translate(model, options, lines, write, answers)
+        counts = translate(model, options, lines, write, answers, at_once)
         _report_compiled(model)
         return counts
 
@@ -228,7 +230,7 @@ def _options(model, protection):
     )
 
 
-def _translate_lines(model, options, lines, write, answers):
+def _translate_lines(model, options, lines, write, answers, at_once):
     """Translate each line."""
     from keras_transformer.translation import batching, pipeline
 
@@ -239,7 +241,7 @@ def _translate_lines(model, options, lines, write, answers):
         _BATCH_SIZE.value,
         pipeline.answering(model.run_batch, options),
         _BATCHES_OF_BLOCK * _BATCH_SIZE.value,
-        model.at_once,
+        at_once,
         model.first_alone,
         answers,
     )
@@ -256,7 +258,7 @@ def _translate_lines(model, options, lines, write, answers):
     return {"truncated": num_cut, "looped": num_looped}
 
 
-def _translate_documents(model, options, lines, write, answers):
+def _translate_documents(model, options, lines, write, answers, at_once):
     """Translate each sentence of each line, or of a page."""
     from keras_transformer.translation import batching, pipeline
 
@@ -268,7 +270,7 @@ def _translate_documents(model, options, lines, write, answers):
             batching.in_batches,
             batch_size=_BATCH_SIZE.value,
             answer=pipeline.answering(model.run_batch, options),
-            at_once=model.at_once,
+            at_once=at_once,
             first_alone=model.first_alone,
             kept=answers,
         ),
@@ -291,14 +293,6 @@ def _report_compiled(model):
     """Say on standard error how many searches were compiled, if any were."""
     if model.compiler and (count := model.compiler.num_compiled()):
         print(f"Compiled searches, one a size of batches: {count}.", file=sys.stderr)
-
-
-def _loaded(load, stack):
-    """Return the model, in this process or in workers that end with `stack`."""
-    if _NUM_WORKERS.value == 1:
-        return load()
-    workers = worker_processes.WorkerProcesses(load, _NUM_WORKERS.value)
-    return stack.enter_context(workers).model
 
 
 def _use():

@@ -114,6 +114,7 @@ def open_export(
         signatures=loaded.signatures if use == "serve" else {},
         compiler=compiler,
         owner=loaded,
+        first_alone=False,
     )
 
 

@@ -7,10 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer import language_tokens
-from keras_transformer.translation.batch_sizes import (
-    BATCHES_AT_ONCE,
-    TRANSLATION_BATCH_SIZE,
-)
+from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
 
 if TYPE_CHECKING:
     from keras_transformer.translation.pipeline import Translation
@@ -63,8 +60,7 @@ class OpenedModel(ModelFacts):
     searcher: Any = None
     # What owns the weights, which no function keeps alive.
     owner: Any = None
-    # Batches to run at the same time, and whether the first must be alone.
-    at_once: int = BATCHES_AT_ONCE
+    # Whether no batch may run beside the first, which traces a graph.
     first_alone: bool = True
 
     def translate(

@@ -9,11 +9,12 @@ from keras_transformer.inference import cpu_threads
 from keras_transformer.translation import exported_model
 
 NAMES = ("TF_ONEDNN_THREADPOOL_USE_CALLER_THREAD", "TF_NUM_INTEROP_THREADS")
+SHARING = "TF_NUM_INTRAOP_THREADS"
 
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
-    for name in NAMES:
+    for name in (*NAMES, SHARING):
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
 
@@ -47,6 +48,49 @@ def test_on_a_gpu_nothing_changes(monkeypatch):
         assert settings() == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("cores", "num_batches", "at_once", "threads"),
+    [
+        (2, 7, 2, None),  # too few batches
+        (2, 8, 2, "1"),
+        (16, 8, 2, "8"),
+        (16, 31, 7, "2"),
+        (16, 1000, 8, "2"),  # no more by default
+        (1, 1000, 2, None),
+    ],
+)
+def test_many_batches_divide_the_cores(
+    monkeypatch, cores, num_batches, at_once, threads
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    with cpu_threads.threads_for_batches(num_batches) as found:
+        assert (found, os.environ.get(SHARING)) == (at_once, threads)
+    assert SHARING not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("asked", "threads"), [(1, None), (2, "2"), (3, "1"), (5, "1")]
+)
+def test_batches_at_once_can_be_told(monkeypatch, asked, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)))
+    with cpu_threads.threads_for_batches(1, asked) as found:
+        assert (found, os.environ.get(SHARING)) == (asked, threads)
+
+
+def test_batches_do_not_change_what_is_set(monkeypatch):
+    monkeypatch.setenv(SHARING, "3")
+    with cpu_threads.threads_for_batches(1000, 2) as found:
+        assert (found, os.environ[SHARING]) == (2, "3")
+    assert os.environ[SHARING] == "3"
+
+
+@pytest.mark.parametrize(("asked", "at_once"), [(None, 2), (3, 3)])
+def test_a_gpu_is_not_divided(monkeypatch, asked, at_once):
+    monkeypatch.setattr(hardware, "has_gpu", lambda: True)
+    with cpu_threads.threads_for_batches(1000, asked) as found:
+        assert (found, os.environ.get(SHARING)) == (at_once, None)
+
+
 def test_a_compiler_has_a_thread_of_its_own(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3})
     cpu_threads.one_more_for_a_compiler()
@@ -61,15 +105,21 @@ def test_beside_a_compiler_what_is_set_stays(monkeypatch):
 
 def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
     def open_export(*_):
-        seen.append(settings())
+        seen.append([*settings(), os.environ.get(SHARING)])
         raise ZeroDivisionError
 
     monkeypatch.setattr(exported_model, "open_export", open_export)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     seen, text = [], tmp_path / "text"
-    for num_lines in (8, 9):
+    for num_lines in (8, 9, 56, 57):
         text.write_text("a\n" * num_lines)
         with pytest.raises(ZeroDivisionError):
             program_of("bin/translate.py")(
-                saved_model="any", input=text, output=tmp_path / "out"
+                saved_model="any", input=text, output=tmp_path / "out", batch_size=8
             )
-    assert seen == [["1", "1"], [None, None]]
+    assert seen == [
+        ["1", "1", None],
+        [None, None, None],
+        [None, None, None],
+        [None, None, "1"],
+    ]

@@ -392,7 +392,7 @@ def test_the_best_translations_of_a_trained_model_have_their_lines_number(
 
 @pytest.mark.long(first=1)
 @pytest.mark.parametrize("options", [{"model_dir": "model"}, {"saved_model": "1"}])
-def test_several_processes_translate_as_one_does(program_of, tmp_path, options):
+def test_batches_at_once_are_translated_as_one_by_one(program_of, tmp_path, options):
     translator = make_translator()
     saved_model_lib.export(translator, tmp_path, signatures=["serving_default"])
     model, tokenizer = translator.model, translator.tokenizer
