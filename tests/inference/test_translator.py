@@ -22,6 +22,7 @@ from keras_transformer.translation.batching import (
     in_batches,
     in_blocks,
 )
+from keras_transformer.translation.opened_model import OpenedModel
 from keras_transformer.translation.pipeline import has_loop
 from tests.small_models import prepared_variables
 
@@ -131,6 +132,17 @@ def test_the_first_batch_is_alone_unless_that_is_not_needed(first_alone):
     answers = in_batches(["a"] * (3 if first_alone else 2), 1, answer, 2, first_alone)
     assert answers == ["a"] * len(met)
     assert met == [False, True, True] if first_alone else [True, True]
+
+
+def test_the_first_batch_of_an_export_is_not_alone():
+    both_run = threading.Barrier(2)
+
+    def run_batch(text):
+        both_run.wait(60)
+        return {"translation": text}
+
+    opened = OpenedModel(run_batch=run_batch, first_alone=False)
+    assert [each.text for each in opened.translate(["a", "b"], 1)] == ["a", "b"]
 
 
 def test_what_is_not_wanted_is_not_answered():
