@@ -10,7 +10,7 @@ with CTranslate2 with one worker of all cores and with a worker a core, in float
 int8, alternating. The difference of the two files is the steady rate; the rest of the
 time is the start.
 Prints a line of JSON for each run and each program, and one with how many times faster
-the faster setting of the export is than that of CTranslate2 in each precision. Needs a
+the export is than the faster setting of CTranslate2 in each precision. Needs a
 vocabulary of SentencePiece. CTranslate2 stops a search when `beam_size` hypotheses have
 ended, as our search does with --early_stopping.
 """

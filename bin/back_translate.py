@@ -102,6 +102,7 @@ def translate(weights, lines, write, answers) -> int:
             pipeline.answering(model.run_batch),
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
             at_once=at_once,
+            first_alone=model.first_alone,
             kept=answers,
         )
         progress = text_files.progress(len(lines))

@@ -65,19 +65,18 @@ def described(
 def ratios(
     rates: Mapping[str, Sequence[float]], precisions: Sequence[str]
 ) -> dict[str, float]:
-    """Return the export's steady rate by CTranslate2's, each in its faster setting.
+    """Return the export's steady rate by that of CTranslate2's faster setting.
 
     Args:
-        rates: By program the rates of its rounds: those of the export are
-            "saved_model" and "saved_model_WORKERS".
+        rates: By program the rates of its rounds: that of the export is "saved_model".
         precisions: Of the programs named "ctranslate2_PRECISION_WORKERS".
     """
     found = {}
     medians = {name: statistics.median(values) for name, values in rates.items()}
-    own = [medians[name] for name in medians if name.startswith("saved_model")]
+    own = medians.get("saved_model")
     for precision in precisions:
         peers = [medians[name] for name in medians if f"_{precision}_" in name]
         if peers and own:
-            ratio = max(own) / max(peers)
+            ratio = own / max(peers)
             found[f"times_ctranslate2_{precision}"] = measure.rounded(ratio, 3)
     return found

@@ -54,8 +54,9 @@ def test_on_a_gpu_nothing_changes(monkeypatch):
         (2, 7, 2, None),  # too few batches
         (2, 8, 2, "1"),
         (16, 8, 2, "8"),
-        (16, 31, 7, "2"),
-        (16, 1000, 8, "2"),  # no more by default
+        (16, 1000, 4, "4"),  # no more by default
+        (9, 15, 3, "3"),
+        (7, 1000, 4, "2"),  # rather more threads than cores
         (1, 1000, 2, None),
     ],
 )
@@ -69,7 +70,7 @@ def test_many_batches_divide_the_cores(
 
 
 @pytest.mark.parametrize(
-    ("asked", "threads"), [(1, None), (2, "2"), (3, "1"), (5, "1")]
+    ("asked", "threads"), [(1, None), (2, "2"), (3, "2"), (4, "1"), (5, "1")]
 )
 def test_batches_at_once_can_be_told(monkeypatch, asked, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)))

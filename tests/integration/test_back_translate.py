@@ -1,5 +1,7 @@
 """Back-translation: sources for text in the target language."""
 
+import os
+import threading
 import types
 
 import numpy as np
@@ -50,6 +52,23 @@ def test_lines_stay_beside_their_translations(back_translate):
     assert len(found) == 6
     assert found[0] == found[3] != ""
     assert found[1] == found[5] == ""  # blank, and cut
+
+
+def test_many_lines_are_translated_as_many_batches_at_once(
+    back_translate, translator, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    all_run = threading.Barrier(3)
+
+    def batch(text):
+        if b"one two" not in text.numpy():  # the first is alone
+            all_run.wait(60)
+        return {"translation": text}
+
+    monkeypatch.setattr(translator, "with_prepared_weights", lambda **_: translator)
+    monkeypatch.setattr(translator, "translate_batch", batch)
+    lines = ["one two", *"abcdefghijkl"]
+    assert back_translate(lines, method="beam", batch_size=1)[1] == lines
 
 
 @pytest.mark.long

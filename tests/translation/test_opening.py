@@ -48,6 +48,7 @@ def test_a_run_and_its_export_translate_alike(run, small_export):
         each.text for each in expected
     ]
     assert of_run.searcher.tokenizer is not None and of_export.searcher is None
+    assert of_run.first_alone and not of_export.first_alone  # an export traces nothing
     assert (of_run.source_language, of_run.target_language) == ("en", "de")
     assert of_run.max_input_length == 23
 
