@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import os
 import pathlib
 import statistics
 import sys
@@ -77,16 +76,15 @@ def main() -> dict:
     """Time the search and print, with the thread settings of bin/translate.py."""
     if _BATCH_SIZE.value % _CALLS_AT_ONCE.value:
         raise ValueError("--batch_size must be a multiple of --calls_at_once.")
-    calls = _CALLS_AT_ONCE.value
-    if calls > 1 and calls >= len(os.sched_getaffinity(0)):
-        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     startup.import_tensorflow()
     from keras_transformer.inference import cpu_threads
 
-    # Those settings start operations from one thread, so that calls would take turns.
+    calls = _CALLS_AT_ONCE.value
+    threads = cpu_threads.threads_for_few_sentences(_BATCH_SIZE.value)
     if calls > 1:
-        return _measured()
-    with cpu_threads.threads_for_few_sentences(_BATCH_SIZE.value):
+        # Those start operations from one thread, so that calls would take turns.
+        threads = cpu_threads.threads_for_batches(calls, calls)
+    with threads:
         return _measured()
 
 

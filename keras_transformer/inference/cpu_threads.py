@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from keras_transformer import hardware
 from keras_transformer.translation.batch_sizes import BATCHES_AT_ONCE
@@ -51,13 +51,8 @@ def threads_for_few_sentences(num_sentences: int) -> Iterator[None]:
         ...
     """
     is_few = num_sentences <= _FEW_SENTENCES and not hardware.has_gpu()
-    added = _FEW_THREADS.keys() - os.environ.keys() if is_few else ()
-    os.environ.update({name: _FEW_THREADS[name] for name in added})
-    try:
+    with _set_unless_given(_FEW_THREADS if is_few else {}):
         yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager
@@ -88,14 +83,8 @@ def threads_for_batches(num_batches: int, at_once: int | None = None) -> Iterato
     if hardware.has_gpu() or chosen < 2:
         yield at_once or BATCHES_AT_ONCE
         return
-    is_added = _SHARING not in os.environ
-    if is_added:
-        os.environ[_SHARING] = str(math.ceil(cores / chosen))
-    try:
+    with _set_unless_given({_SHARING: str(math.ceil(cores / chosen))}):
         yield chosen
-    finally:
-        if is_added:
-            os.environ.pop(_SHARING, None)
 
 
 def one_more_for_a_compiler() -> None:
@@ -110,3 +99,15 @@ def one_more_for_a_compiler() -> None:
         >>> kt.threads.one_more_for_a_compiler()
     """
     os.environ.setdefault(_STARTING, str(len(os.sched_getaffinity(0)) + 1))
+
+
+@contextlib.contextmanager
+def _set_unless_given(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables that have no value, within this context."""
+    added = settings.keys() - os.environ.keys()
+    os.environ.update({name: settings[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

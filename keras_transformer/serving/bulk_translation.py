@@ -38,6 +38,7 @@ from keras_transformer.config import check_at_least
 from keras_transformer.documents.protection import Protection
 from keras_transformer.translation import exported_model
 from keras_transformer.translation.batch_sizes import TRANSLATION_BATCH_SIZE
+from keras_transformer.translation.opened_model import OpenedModel
 from keras_transformer.translation.pipeline import (
     Options,
     Translation,
@@ -210,12 +211,11 @@ class SavedModelHandler(ModelHandler):
         super().__init__()
         self._config = config
 
-    def load_model(self) -> Callable:
+    def load_model(self) -> OpenedModel:
         config = self._config
-        opened = exported_model.open_export(
+        return exported_model.open_export(
             config.saved_model, config.use, config.sampling
         )
-        return opened.run_batch
 
     def should_skip_batching(self) -> bool:
         # Beam's batching emits the last batch at the end of a bundle, and DaskRunner
@@ -225,15 +225,15 @@ class SavedModelHandler(ModelHandler):
     def run_inference(
         self,
         batch: tuple[Shard, list[str]],
-        model: Callable,
+        model: OpenedModel,
         inference_args: dict[str, Any] | None = None,
     ) -> Iterable[tuple[Shard, list[Translation]]]:
         shard, lines = batch
         options = Options(self._config.protection or Protection())
-        yield (
-            shard,
-            translate_in_batches(lines, self._config.batch_size, model, options),
+        translations = translate_in_batches(
+            lines, self._config.batch_size, model.run_batch, options, model.first_alone
         )
+        yield shard, translations
 
 
 def is_missing(shard: Shard) -> bool:

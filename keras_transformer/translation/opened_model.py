@@ -75,8 +75,8 @@ class OpenedModel(ModelFacts):
         Raises:
             TypeError: If a source is no string.
         """
-        from keras_transformer.translation.batching import in_batches
-        from keras_transformer.translation.pipeline import answering
+        from keras_transformer.translation.pipeline import translate_in_batches
 
-        answer = answering(self.run_batch)
-        return in_batches(texts, batch_size, answer, first_alone=self.first_alone)
+        return translate_in_batches(
+            texts, batch_size, self.run_batch, first_alone=self.first_alone
+        )

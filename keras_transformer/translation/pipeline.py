@@ -291,9 +291,14 @@ def translate_in_batches(
     batch_size: int,
     translate_batch: Callable[[Any], Mapping[str, Any]],
     options: Options = _PLAIN,
+    first_alone: bool = True,
 ) -> list[Translation]:
-    """Translate texts in batches of similar length; arguments as in `answering`."""
-    return in_batches(texts, batch_size, answering(translate_batch, options))
+    """Translate texts in batches of similar length.
+
+    Arguments as in `answering`; `first_alone` as in `in_batches`.
+    """
+    answer = answering(translate_batch, options)
+    return in_batches(texts, batch_size, answer, first_alone=first_alone)
 
 
 def translate_documents(
