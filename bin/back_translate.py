@@ -99,10 +99,9 @@ def translate(weights, lines, write, answers) -> int:
         blocks = batching.in_blocks(
             lines,
             _BATCH_SIZE.value,
-            pipeline.answering(model.run_batch),
+            pipeline.answering(model.run_batch, first_alone=model.first_alone),
             block_size=_BATCHES_OF_BLOCK * _BATCH_SIZE.value,
             at_once=at_once,
-            first_alone=model.first_alone,
             kept=answers,
         )
         progress = text_files.progress(len(lines))

@@ -240,10 +240,9 @@ def _translate_lines(model, options, lines, write, answers, at_once):
     blocks = batching.in_blocks(
         lines,
         _BATCH_SIZE.value,
-        pipeline.answering(model.run_batch, options),
+        pipeline.answering(model.run_batch, options, model.first_alone),
         _BATCHES_OF_BLOCK * _BATCH_SIZE.value,
         at_once,
-        model.first_alone,
         answers,
     )
     progress = text_files.progress(len(lines))
@@ -270,9 +269,8 @@ def _translate_documents(model, options, lines, write, answers, at_once):
         functools.partial(
             batching.in_batches,
             batch_size=_BATCH_SIZE.value,
-            answer=pipeline.answering(model.run_batch, options),
+            answer=pipeline.answering(model.run_batch, options, model.first_alone),
             at_once=at_once,
-            first_alone=model.first_alone,
             kept=answers,
         ),
         options,

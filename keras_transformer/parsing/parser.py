@@ -23,7 +23,7 @@ from keras_transformer.parsing.constraint import (
 from keras_transformer.parsing.symbols import SymbolVocabulary
 from keras_transformer.presets import PARSER_DECODING
 from keras_transformer.translation.batch_sizes import PARSING_BATCH_SIZE
-from keras_transformer.translation.batching import in_batches
+from keras_transformer.translation.batching import first_call_alone, in_batches
 from keras_transformer.treebank import linearisation
 
 
@@ -146,7 +146,7 @@ class Parser(SequenceGenerator):
             ]
 
         sentences = given_texts.as_list(sentences, "sentences")
-        return in_batches(sentences, batch_size, parse_one_batch)
+        return in_batches(sentences, batch_size, first_call_alone(parse_one_batch))
 
     def parse_batch(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parse a batch, in the graph.
@@ -288,7 +288,7 @@ def parse_in_batches(
         others = (answer[name].numpy().tolist() for name in ParseText._fields[1:])
         return list(map(ParseText, texts, *others))
 
-    return in_batches(sentences, batch_size, parse_one_batch)
+    return in_batches(sentences, batch_size, first_call_alone(parse_one_batch))
 
 
 def check_symbols(model: Transformer, vocabulary: SymbolVocabulary) -> None:

@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -35,7 +36,6 @@ def in_batches(
     batch_size: int,
     answer: Callable[[list[str]], Sequence[Answer]],
     at_once: int = BATCHES_AT_ONCE,
-    first_alone: bool = True,
     kept: Kept | None = None,
 ) -> list[Answer]:
     """Process texts in batches of similar length and return answers in order.
@@ -45,8 +45,6 @@ def in_batches(
         batch_size: Most texts of a batch; long texts get smaller batches.
         answer: Returns one answer for each text of a batch. Called by threads.
         at_once: Number of threads that call `answer`.
-        first_alone: Whether no batch begins before the first has its answer, as a call
-            that traces a graph must be alone.
         kept: Answers of an earlier run, which are not computed again; those of this run
             are added. None: there are none.
 
@@ -55,9 +53,7 @@ def in_batches(
         TypeError: If a text is no string.
     """
     texts = given_texts.as_list(texts)
-    answered = in_blocks(
-        texts, batch_size, answer, len(texts), at_once, first_alone, kept
-    )
+    answered = in_blocks(texts, batch_size, answer, len(texts), at_once, kept)
     return [each for _, ready in answered for each in ready]
 
 
@@ -67,7 +63,6 @@ def in_blocks(
     answer: Callable[[list[str]], Sequence[Answer]],
     block_size: int,
     at_once: int = BATCHES_AT_ONCE,
-    first_alone: bool = True,
     kept: Kept | None = None,
 ) -> Iterator[tuple[int, list[Answer]]]:
     """Process texts as in `in_batches` and yield answers in order when available.
@@ -81,7 +76,6 @@ def in_blocks(
         answer: Same as in `in_batches`.
         block_size: Number of successive texts that are sorted by length together.
         at_once: Number of threads that call `answer`.
-        first_alone: Same as in `in_batches`.
         kept: Same as in `in_batches`.
 
     Yields:
@@ -96,7 +90,7 @@ def in_blocks(
     answers: dict[int, Answer] = {}
     num_yielded = 0
     batches = _batches(texts, batch_size, block_size)
-    answered = _answered(answer, batches, at_once, first_alone, kept)
+    answered = _answered(answer, batches, at_once, kept)
     with contextlib.closing(answered):
         for rows, found in answered:
             answers.update(zip(rows, found, strict=True))
@@ -107,11 +101,31 @@ def in_blocks(
             yield len(rows), ready
 
 
+def first_call_alone(
+    answer: Callable[[list[str]], Sequence[Answer]],
+) -> Callable[[list[str]], Sequence[Answer]]:
+    """Return a function whose other calls begin when one has its answer.
+
+    A call that traces a graph must be alone.
+    """
+    alone, has_answered = threading.Lock(), threading.Event()
+
+    def call(texts):
+        if not has_answered.is_set():
+            with alone:
+                if not has_answered.is_set():
+                    answers = answer(texts)
+                    has_answered.set()
+                    return answers
+        return answer(texts)
+
+    return call
+
+
 def _answered(
     answer: Callable[[list[str]], Sequence[Answer]],
     batches: Iterable[tuple[list[int], list[str]]],
     at_once: int,
-    first_alone: bool,
     kept: Kept | None,
 ) -> Iterator[tuple[list[int], Sequence[Answer]]]:
     """Yield the rows and the answers of batches in order, answered by threads.
@@ -139,9 +153,6 @@ def _answered(
                 calls.append(lambda rows=rows, found=found: (rows, found))
             else:
                 calls.append(submit(rows, texts))
-                while first_alone and calls:
-                    yield calls.popleft()()
-                first_alone = False
             if len(calls) == 2 * at_once:
                 yield calls.popleft()()
         while calls:

@@ -32,7 +32,7 @@ import numpy as np
 from keras_transformer import given_texts
 from keras_transformer.documents import text as text_lib
 from keras_transformer.documents.protection import ProtectedText, Protection
-from keras_transformer.translation.batching import in_batches
+from keras_transformer.translation.batching import first_call_alone, in_batches
 from keras_transformer.translation.word_alignment import arguments_of, word_alignment
 
 # Times in a row from which on a phrase is a loop, and words of the longest phrase.
@@ -267,13 +267,17 @@ async def run_async(
 
 
 def answering(
-    translate_batch: Callable[[Any], Mapping[str, Any]], options: Options = _PLAIN
+    translate_batch: Callable[[Any], Mapping[str, Any]],
+    options: Options = _PLAIN,
+    first_alone: bool = True,
 ) -> Callable[[Sequence[str]], list[Translation]]:
     """Return a function that translates a batch of texts, as for `in_blocks`.
 
     Args:
         translate_batch: A function with the signature of `Translator.translate_batch`.
         options: What else is done with the texts.
+        first_alone: Whether no batch begins before one has its answer, as a call that
+            traces a graph must be alone.
     """
     import tensorflow as tf
 
@@ -283,7 +287,10 @@ def answering(
         rows = rows_of({name: values.numpy() for name, values in batch.items()})
         return [*map(Translation.of, sources, rows)]
 
-    return lambda texts: run(translate(texts, options), ask)
+    def answer(texts):
+        return run(translate(texts, options), ask)
+
+    return first_call_alone(answer) if first_alone else answer
 
 
 def translate_in_batches(
@@ -295,10 +302,10 @@ def translate_in_batches(
 ) -> list[Translation]:
     """Translate texts in batches of similar length.
 
-    Arguments as in `answering`; `first_alone` as in `in_batches`.
+    Arguments as in `answering`.
     """
-    answer = answering(translate_batch, options)
-    return in_batches(texts, batch_size, answer, first_alone=first_alone)
+    answer = answering(translate_batch, options, first_alone)
+    return in_batches(texts, batch_size, answer)
 
 
 def translate_documents(

@@ -19,6 +19,7 @@ from keras_transformer.opening import open_model
 from keras_transformer.serving import saved_model
 from keras_transformer.translation.batching import (
     BATCHES_AT_ONCE,
+    first_call_alone,
     in_batches,
     in_blocks,
 )
@@ -109,10 +110,9 @@ def test_texts_are_taken_when_they_are_needed():
     taken = []
     texts = (taken.append(number) or "a" for number in range(100))
     answers = in_blocks(texts, 1, list, block_size=2, at_once=2)
-    assert next(answers) == (1, ["a"])
-    assert len(taken) == 2
-    assert next(answers) == (1, ["a"])
-    assert len(taken) <= 2 + 2 * 2
+    for num_used in (1, 2):
+        assert next(answers) == (1, ["a"])
+        assert len(taken) <= num_used + 2 * 2
     assert sum(size for size, _ in answers) == 98
 
 
@@ -129,7 +129,9 @@ def test_the_first_batch_is_alone_unless_that_is_not_needed(first_alone):
             met.append(False)
         return batch
 
-    answers = in_batches(["a"] * (3 if first_alone else 2), 1, answer, 2, first_alone)
+    if first_alone:
+        answer = first_call_alone(answer)
+    answers = in_batches(["a"] * (3 if first_alone else 2), 1, answer, 2)
     assert answers == ["a"] * len(met)
     assert met == [False, True, True] if first_alone else [True, True]
 

@@ -1,12 +1,14 @@
 """Steps of a translation: whoever asks, and through whichever door."""
 
 import asyncio
+import functools
 import itertools
+import threading
 
 import pytest
 
 from keras_transformer.documents.protection import Protection, Term
-from keras_transformer.translation import pipeline
+from keras_transformer.translation import batching, pipeline
 from tests.test_doors import Place
 
 LIMIT = 12
@@ -91,6 +93,31 @@ def test_each_part_has_the_language_of_its_text():
         [">>de<< two"],
         [">>de<< three"],
     ]
+
+
+def test_only_the_first_batch_of_all_blocks_is_alone():
+    """The two others of the first block run together, and the two of the second."""
+    begun, both_run = [], threading.Barrier(2)
+
+    def run_batch(text):
+        if begun:
+            both_run.wait(60)
+        begun.append(text)
+        return {"translation": text}
+
+    blocks = pipeline.translate_documents(
+        ["a", "b", "c", "d", "e"],
+        block_size=3,
+        translate_all=functools.partial(
+            batching.in_batches,
+            batch_size=1,
+            answer=pipeline.answering(run_batch, first_alone=True),
+            at_once=2,
+        ),
+        options=pipeline.Options(),
+        check=lambda number, texts: None,
+    )
+    assert [lines for lines, _ in blocks] == [["a", "b", "c"], ["d", "e"]]
 
 
 def test_what_is_protected_is_in_every_translation():
