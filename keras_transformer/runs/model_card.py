@@ -1,7 +1,7 @@
 """The model card, `README.md`: what a model is, how it was trained, how to use it.
 
-A training, an average and an import leave one in the folder of the model, and the
-conversion to Hugging Face in the folder that it writes.
+A training, an average, an import and a larger vocabulary leave one in the folder of the
+model, and the conversion to Hugging Face in the folder that it writes.
 """
 
 from __future__ import annotations
@@ -378,12 +378,14 @@ def _training(facts: _Facts) -> str:
     training = run.training
     steps = _state(facts.checkpoint).get("averaged_steps") or [facts.checkpoint.step]
     listed = ", ".join(f"{step:,}" for step in steps)
+    weights = f"mean of steps {listed}" if len(steps) > 1 else f"step {listed}"
     rate = f"Eq. 3 of the paper, times {training.learning_rate_scale:g}"
     if training.learning_rate_schedule != "paper":
         rate = f"{training.learning_rate_schedule}, {training.learning_rate:g}"
     rows = {
         "preset": run.preset,
-        "weights": f"mean of steps {listed}" if len(steps) > 1 else f"step {listed}",
+        # Without a step they are those of another run, for a larger vocabulary.
+        "weights": weights if any(steps) else None,
         "steps": facts.step and f"{facts.step:,}",
         "tokens, source and target": state.get("tokens") and f"{state['tokens']:,}",
         "time": state.get("seconds") and wording.duration(state["seconds"]),

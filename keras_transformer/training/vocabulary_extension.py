@@ -14,6 +14,8 @@ from keras_transformer.config import PairEncoding
 from keras_transformer.data import EncodedCorpus, read_metadata
 from keras_transformer.layers.initialization import skip_weight_init
 from keras_transformer.model.transformer import Transformer, weights_by_path
+from keras_transformer.runs import model_card
+from keras_transformer.runs.checkpoints import Checkpoint
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.tokenization import extension
 
@@ -82,6 +84,7 @@ def extend_vocabulary(
         corpus_hash=None,
     )
     new.write(model, found.tokenizer, config)
+    model_card.update(new, Checkpoint(new.model_path, 0), model.count_params())
     return {
         "symbols": len(found.symbols),
         "characters": len(found.characters),

@@ -50,6 +50,10 @@ def test_a_larger_model_computes_what_it_did(folder, program_of, capsys):
         rtol=1e-6,
     )
     assert new.read_config().tokenizer_hash == after.tokenizer.fingerprint
+    card = new.card_path.read_text()
+    assert "| vocabulary | 313 pieces |" in card
+    assert f"| parameters | {after.model.count_params():,} |" in card
+    assert "| weights |" not in card  # it has no step
 
 
 @pytest.mark.long
