@@ -73,6 +73,8 @@ class Corpus:
             raise ValueError(
                 f"`split` must be one of {', '.join(SPLITS)}, not {self.split!r}."
             )
+        if self.weight is not None:
+            _check_number("weight", self.weight, _WEIGHTS[0])
         for name in ("weight", "alignments"):
             if getattr(self, name) is not None and self.split != "train":
                 raise ValueError(f"`{name}` is for split: train. Leave it out.")
@@ -346,8 +348,6 @@ def _check_entry(entry: dict[str, Any]) -> None:
             wanted = _WORDS.get(kind, "a number")
             hint = " Put it into quotes." if kind is str else ""
             raise ValueError(f"`{name}` must be {wanted}, not {value!r}.{hint}")
-    if "weight" in entry:
-        _check_number("weight", entry["weight"], _WEIGHTS[0])
 
 
 def _check_number(name: str, value: Any, least: float, place: str = "") -> None:

@@ -1,5 +1,6 @@
 """The file that lists the corpora of a mixture, and what is refused in it."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -56,6 +57,12 @@ def test_both_directions_are_two_corpora_with_half_the_weight(tmp_path):
         (">>de<<",),
         (">>de<<",),
     ]
+
+
+def test_a_weight_is_checked_wherever_it_is_from(tmp_path):
+    news = read(tmp_path).corpora[0]
+    with pytest.raises(ValueError, match="`weight` must be a number from 1e-06 to 1e"):
+        dataclasses.replace(news, weight=0)
 
 
 def test_the_language_comes_before_the_tag_and_only_if_there_are_several(tmp_path):
