@@ -130,7 +130,8 @@ def _answered(
 ) -> Iterator[tuple[list[int], Sequence[Answer]]]:
     """Yield the rows and the answers of batches in order, answered by threads.
 
-    Batches are taken when they are needed.
+    Batches are taken when they are needed. Those that run when this is interrupted end,
+    and their answers are kept.
     """
     pool = concurrent.futures.ThreadPoolExecutor(at_once)
     # Batches that run or wait, so that no thread is idle while answers are used.
@@ -147,6 +148,11 @@ def _answered(
 
         return result
 
+    def next_answers():
+        found = calls[0]()
+        calls.popleft()
+        return found
+
     try:
         for rows, texts in batches:
             if kept is not None and (found := kept.get(texts)) is not None:
@@ -154,11 +160,14 @@ def _answered(
             else:
                 calls.append(submit(rows, texts))
             if len(calls) == 2 * at_once:
-                yield calls.popleft()()
+                yield next_answers()
         while calls:
-            yield calls.popleft()()
+            yield next_answers()
     finally:
         pool.shutdown(cancel_futures=True)
+        for call in calls:
+            with contextlib.suppress(Exception):  # it was cancelled, or failed
+                call()
 
 
 def _batches(

@@ -1,6 +1,8 @@
 """Text to text, and the SavedModel that does the same."""
 
+import contextlib
 import dataclasses
+import signal
 import subprocess
 import sys
 import threading
@@ -162,6 +164,34 @@ def test_what_is_not_wanted_is_not_answered():
     threading.Timer(0.1, released.set).start()
     answers.close()
     assert len(batches) <= 1 + 2 * BATCHES_AT_ONCE
+
+
+def test_what_runs_when_a_program_is_interrupted_is_kept():
+    """Batches that have not begun are not answered."""
+    answered, is_used = [], threading.Event()
+
+    class Kept(list):
+        def get(self, texts):
+            return None
+
+        def add(self, texts, answers):
+            self.append(texts)
+
+    def answer(batch):
+        if batch == ["b"]:
+            is_used.wait(60)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        answered.append(batch)
+        return batch
+
+    kept = Kept()
+    blocks = in_blocks(list("abcdefg"), 1, answer, block_size=1, at_once=1, kept=kept)
+    with pytest.raises(KeyboardInterrupt), contextlib.closing(blocks):
+        assert next(blocks) == (1, ["a"])
+        is_used.set()
+        next(blocks)
+    assert kept == answered
+    assert ["b"] in kept and ["g"] not in kept
 
 
 def test_batches_of_long_texts_are_small():
