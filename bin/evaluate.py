@@ -30,7 +30,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import language_tokens, tasks, text_files
+from keras_transformer import tasks, text_files
 from keras_transformer.cli import programs, startup
 from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.translation.batch_sizes import (
@@ -225,13 +225,9 @@ def score_translations() -> dict:
 
 def target_languages(sources, corpora, config, tokenizer) -> list[str]:
     """Return the code of the target language of each source."""
-    if _MODEL.target_language.value:
-        return [_MODEL.target_language.value] * len(sources)
-    if corpora:
+    if corpora and _MODEL.target_language.value is None:
         return [each.target_language for each in corpora for _ in each.lines]
-    return language_tokens.codes_told(
-        sources, tokenizer.language_tokens, config.target_language or "de"
-    )
+    return _MODEL.target_languages(sources, config, tokenizer)
 
 
 def parts_of_split():

@@ -21,7 +21,7 @@ from absl import flags
 if not __package__:  # run as a file: the checkout need not be installed
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from keras_transformer import language_tokens, tasks, text_files
+from keras_transformer import tasks, text_files
 from keras_transformer.cli import programs, startup
 from keras_transformer.cli.flags import ModelFlags
 from keras_transformer.config import INT8, check_choice
@@ -165,9 +165,7 @@ def languages_of(texts) -> list[str]:
     run = _MODEL.run()
     config, tokenizer = run.read_config(), run.load_tokenizer()
     _MODEL.check_languages(texts, run.told(tokenizer, _MODEL.languages(), config))
-    default = _MODEL.target_language.value or config.target_language or "de"
-    tokens = tokenizer.language_tokens
-    languages = language_tokens.codes_told(texts, tokens, default)
+    languages = _MODEL.target_languages(texts, config, tokenizer)
     evaluation.check_languages(languages)
     return languages
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # imports what loads models, and TensorFlow
     from keras_transformer.inference.translator import Translator
     from keras_transformer.runs.checkpoints import Checkpoint
     from keras_transformer.runs.model_dir import ModelDir
+    from keras_transformer.runs.run_config import RunConfig
     from keras_transformer.translation.opened_model import ModelFacts, OpenedModel
     from keras_transformer.translation.sampling import Sampling
 
@@ -212,6 +213,21 @@ class ModelFlags:
     def languages(self) -> tuple[str | None, str | None]:
         """Return the codes of source and target language, for `open_model`."""
         return self.source_language.value, self.target_language.value
+
+    def target_languages(
+        self, texts: Iterable[str], config: RunConfig, tokenizer: Any
+    ) -> list[str]:
+        """Return the code of the language that BLEU is told of each translation.
+
+        Args:
+            texts: The sources; what one begins with comes before --target_language.
+            config: Of the run of --model_dir.
+            tokenizer: Of the same.
+        """
+        from keras_transformer.language_tokens import codes_told
+
+        default = self.target_language.value or config.target_language or "de"
+        return codes_told(texts, tokenizer.language_tokens, default)
 
     def options(self) -> dict[str, Any]:
         """Return what the flags say to `opening.open_model` of --model_dir."""

@@ -276,13 +276,14 @@ def lines_of(path, start, end, part):
 
 @pytest.mark.release
 def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_of):
+    """But for text that tells another one, also to BLEU."""
     evaluate = program_of("bin/evaluate.py")
     outputs = []
     for name, language in (("plain", "de"), ("told", "en")):
         prefix = ">>de<< " if name == "told" else ""
         (folder / name).write_text(f"{prefix}one two\n{prefix}three\n")
         output = folder / f"evaluated_{name}"
-        evaluate(
+        summary = evaluate(
             model_dir=folder / "model",
             source=folder / name,
             reference=folder / name,
@@ -290,7 +291,7 @@ def test_plain_text_is_evaluated_into_the_language_of_the_flag(folder, program_o
             output=output,
             bootstrap_samples=0,
         )
-        outputs.append(output.read_text())
+        outputs.append((output.read_text(), summary["tokenized_signature"]))
     assert outputs[0] == outputs[1]
     message = r"`target_language` must be one of the model's languages \(de, en\)"
     with pytest.raises(ValueError, match=message):
