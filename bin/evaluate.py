@@ -198,7 +198,7 @@ def score_translations() -> dict:
         languages = target_languages(sources, corpora, config, tokenizer)
         evaluation.check_languages(languages)
         weights = choose_weights()
-        if ensemble := _MODEL.choose_ensemble():
+        if ensemble := _MODEL.choose_ensemble(tokenizer):
             weights["ensemble"] = [str(path) for _, path in ensemble]
             print(f"in an ensemble with: {', '.join(weights['ensemble'])}", flush=True)
         options = {**_MODEL.options(), "checkpoint": weights["checkpoint"]}

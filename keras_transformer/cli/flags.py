@@ -197,8 +197,13 @@ class ModelFlags:
     def _export(self) -> str | None:
         return None if self.saved_model is None else self.saved_model.value
 
-    def choose_ensemble(self) -> list[tuple[pathlib.Path, pathlib.Path]]:
+    def choose_ensemble(
+        self, tokenizer: Any = None
+    ) -> list[tuple[pathlib.Path, pathlib.Path]]:
         """Return what `ensembles.choose` finds for --ensemble.
+
+        Args:
+            tokenizer: Of the run of --model_dir, if it is loaded already.
 
         Raises:
             FileNotFoundError: If a folder has no model.
@@ -208,7 +213,9 @@ class ModelFlags:
             return []
         from keras_transformer.opening import ensembles
 
-        return ensembles.choose(self.folder, self.ensemble.value, self.languages())
+        return ensembles.choose(
+            self.folder, self.ensemble.value, self.languages(), tokenizer
+        )
 
     def languages(self) -> tuple[str | None, str | None]:
         """Return the codes of source and target language, for `open_model`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from keras_transformer import tasks
 from keras_transformer.runs.model_dir import ModelDir
@@ -14,6 +15,7 @@ def choose(
     folder: str | os.PathLike,
     others: Sequence[str | os.PathLike],
     languages: tuple[str | None, str | None] = (None, None),
+    tokenizer: Any = None,
 ) -> list[tuple[pathlib.Path, pathlib.Path]]:
     """Find the weights of the models that search together with that of a run.
 
@@ -21,6 +23,7 @@ def choose(
         folder: Of the run.
         others: Folders of the other runs.
         languages: As in `opening.open_model`.
+        tokenizer: The run's, if it is loaded already.
 
     Returns:
         Each of the other folders with the path that `ModelDir.choose` finds in it: the
@@ -39,7 +42,9 @@ def choose(
             "A model twice is no ensemble: name each folder once. Received: "
             f"{', '.join(map(str, (first, *rest)))}."
         )
-    direction, vocabulary = _direction_and_vocabulary(ModelDir(first), languages)
+    direction, vocabulary = _direction_and_vocabulary(
+        ModelDir(first), languages, tokenizer
+    )
     chosen = []
     for path in rest:
         model_dir = ModelDir(path)
@@ -67,11 +72,12 @@ def choose(
     return chosen
 
 
-def _direction_and_vocabulary(model_dir, languages):
+def _direction_and_vocabulary(model_dir, languages, tokenizer=None):
     """Return such as "en-de" (None: the model has several), and what is hashed."""
     config = model_dir.read_config()
     tasks.TRANSLATION.check(config.task, model_dir.path)
-    tokenizer = model_dir.load_tokenizer()
+    if tokenizer is None:
+        tokenizer = model_dir.load_tokenizer()
     if tokenizer.is_multilingual:
         return None, model_dir.told(tokenizer, languages, config).fingerprint
     direction = f"{config.source_language}-{config.target_language}"

@@ -32,22 +32,25 @@ def test_a_missing_tokenizer_is_named_before_any_translation(
 
 
 @pytest.mark.long
-def test_a_language_may_be_bleus_alone_and_the_tokenizer_is_loaded_once(
+def test_a_language_may_be_bleus_alone_and_tokenizers_are_loaded_once(
     tmp_path, program_of, monkeypatch
 ):
     """The model has one pair of languages, so it is not told the language."""
-    small_models.write_model(small_models.make_translator(), tmp_path / "model")
+    folders = [tmp_path / "model", tmp_path / "other"]
+    for folder in folders:
+        small_models.write_model(small_models.make_translator(), folder)
     (tmp_path / "text").write_text("a b\nb a\n")
-    load, folders = ModelDir.load_tokenizer, []
+    load, loaded = ModelDir.load_tokenizer, []
     monkeypatch.setattr(
-        ModelDir, "load_tokenizer", lambda self: folders.append(self.path) or load(self)
+        ModelDir, "load_tokenizer", lambda self: loaded.append(self.path) or load(self)
     )
     summary = program_of("bin/evaluate.py")(
         model_dir=tmp_path / "model",
         source=tmp_path / "text",
         reference=tmp_path / "text",
         target_language="fr",
+        ensemble=folders[1],
         bootstrap_samples=0,
     )
     assert "moses-fr" in summary["tokenized_signature"]
-    assert folders == [tmp_path / "model"]
+    assert loaded == folders
