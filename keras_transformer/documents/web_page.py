@@ -41,6 +41,9 @@ _Translatable = tuple[int, int, str, tuple[str, ...], tuple[str, str]]
 # The next character of a text, until something that may be a tag: the parser takes
 # tags without an end for text.
 _CHARACTER = re.compile(r"(?s)&#?\w{1,40};?|(?!<[A-Za-z/!?]).")
+# Comments for browsers, such as "<![endif]>" of Word's pages, which the parser gives as
+# text; and programs such as "<?php ... ?>", which may have ">" in them.
+_NO_TEXT = re.compile(r"<(?!!--)[!/][^>]*>|<\?[^<]*?\?>")
 
 
 # White space of HTML, and attributes that no parser can take for something else.
@@ -222,7 +225,15 @@ class _Run:
                 an end tag that the parser ignored, the text is not translated.
         """
         done = 0
-        while done < len(content) and (match := _CHARACTER.match(source, start)):
+        while done < len(content):
+            match = _NO_TEXT.match(source, start)
+            comment = html.unescape(match[0]) if match else ""
+            if comment and content.startswith(comment, done):
+                self.tags.append((len(self.characters), ""))
+                start, done = match.end(), done + len(comment)
+                continue
+            if not (match := _CHARACTER.match(source, start)):
+                break
             characters, end = html.unescape(match[0]), match.end()
             if characters == match[0]:  # no entity, as in "R&D"
                 characters, end = characters[0], start + 1

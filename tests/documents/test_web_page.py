@@ -256,6 +256,25 @@ def test_a_deep_page_is_read():
     assert web_page.segment(page, "en").texts() == ("Hello.",)
 
 
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            "<p><![if !supportLists]><b>·</b><![endif]>One dog. Two</p>",
+            "<p><![if !supportLists]><b>·</b><![endif]>ONE DOG. TWO</p>",
+        ),
+        ("<p>Dear <?= $a->b ?>, one <b>x", "<p>DEAR <?= $a->b ?>, ONE <b>X"),
+        ("<p>a<!DOCTYPE &amp;>b</ c>d", "<p>A<!DOCTYPE &amp;>B</ c>D"),
+        ("<p>a <?= '<b>' ?> b", "<p>A <?= '<b>' ?> b"),
+        ("<p>a <!-- b> c", "<p>A <!-- b> c"),
+    ],
+)
+def test_text_beside_odd_comments_and_programs_is_translated(page, expected):
+    """But not within them."""
+    document = web_page.segment(page, "en")
+    assert document.join([text.upper() for text in document.texts()]) == expected
+
+
 def test_pages_have_a_translation_for_each_sentence():
     with pytest.raises(ValueError, match="one item for each of .* 0 for 1"):
         web_page.segment("<p>One.", "en").join([])
