@@ -166,7 +166,7 @@ def _without_tokens(
     kept, positions, found, size = [], [], [], 0
     for line in text.splitlines(keepends=True):
         content = line.splitlines()[0]
-        start = _MARKER.match(content).end()
+        start = after_signs(content)
         token, rest = language_tokens.divide(content[start:], tokens)
         if token:
             positions.append(size)
@@ -175,6 +175,11 @@ def _without_tokens(
         kept.append(line)
         size += len(line)
     return "".join(kept), positions, found
+
+
+def after_signs(line: str) -> int:
+    """Return where a line goes on after quote signs and the sign of a list."""
+    return _MARKER.match(line).end()
 
 
 def sentence_spans(

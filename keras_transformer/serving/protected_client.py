@@ -15,6 +15,7 @@ from typing import Any
 from keras_transformer import given_texts, language_tokens, spans
 from keras_transformer.config import SPACE, TAG, PairEncoding
 from keras_transformer.documents.protection import Protection
+from keras_transformer.documents.text import after_signs
 from keras_transformer.serving import client
 from keras_transformer.translation import pipeline
 
@@ -48,7 +49,7 @@ def find_placeholders(config: client.ClientConfig) -> list[str]:
 def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
     """Return the symbols of a served model that lines of some texts begin with.
 
-    Language tokens and markers of corpora.
+    Language tokens and markers of corpora, also after the sign of a list.
 
     Args:
         config: Server and model.
@@ -64,7 +65,7 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
             marker
             for text in texts
             for line in text.splitlines()
-            for marker in spans.leading(line)
+            for marker in spans.leading(line[after_signs(line) :])
             if language_tokens.code_of(marker) or TAG.fullmatch(marker)
         }
     )

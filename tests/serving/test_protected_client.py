@@ -157,6 +157,18 @@ def test_the_client_over_rest_imports_no_tensorflow(repository):
     subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
 
 
+def test_languages_after_signs_of_a_list_are_found(monkeypatch):
+    """In a document they are those of all sentences that follow."""
+
+    def ask(config, inputs):
+        return [{"source_pieces": text.split()} for text in inputs["text"]]
+
+    monkeypatch.setattr(client, "ask", ask)
+    config = client.ClientConfig("localhost:1", "m")
+    texts = ["- >>de<< A dog. A cat.\n> 1. >>fr<< A cow.\n"]
+    assert protected_client.find_tokens(config, texts) == [">>de<<", ">>fr<<"]
+
+
 @pytest.mark.long
 def test_languages_of_texts_are_not_protected(tmp_path, program_of):
     """A term is no part of a token, of the tokens that the served model has."""
