@@ -64,13 +64,19 @@ def codes_told(
     return [code_of(divide(text, tokens)[0]) or default for text in texts]
 
 
-def unknown(text: str, tokens: Collection[str]) -> str:
-    """Return the token that a text begins with if the model does not have it, else "".
+def leading(text: str, tokens: Collection[str]) -> str:
+    """Return the token that a text begins with, also one that the model lacks, or "".
 
     Without tokens a model reads them as text.
     """
     found = _LIKELY.match(text) if tokens else None
-    return "" if found is None or found[1] in tokens else found[1]
+    return found[1] if found else divide(text, tokens)[0]
+
+
+def unknown(text: str, tokens: Collection[str]) -> str:
+    """Return the token that a text begins with if the model lacks it, or ""."""
+    token = leading(text, tokens)
+    return "" if token in tokens else token
 
 
 def untold(text: str, tokens: Collection[str], place: str, remedy: str) -> str:

@@ -213,7 +213,7 @@ def _words(fragments, rows, tokens, rules):
     begins = _changes(rows) | _after(is_line_end)
     lines = tf.cumsum(tf.cast(begins, tf.int64)) - 1
     # A quote sign at the beginning of a line, then a bullet with a space after it.
-    is_angle = _is_like(sentence_rules.ANGLES, fragments)
+    is_angle = _is_like(sentence_rules.ANGLE, fragments)
     is_known = tf.zeros_like(is_word)
     if tokens:
         is_known = tf.reduce_any(fragments[:, tf.newaxis] == [*tokens], axis=1)

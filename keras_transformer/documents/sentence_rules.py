@@ -35,13 +35,13 @@ _OPENING = f"[{_OPENING_CLASS}]*"
 
 LINE_END = f"\r\n|[{LINE_ENDS}]"
 INNER_SPACES = f"[{''.join(each for each in SPACES if each not in LINE_ENDS)}]+"
-# Marks of a quote in an e-mail.
-ANGLES = ">+"
+# The mark of a quote in an e-mail, which may touch a language token.
+ANGLE = ">"
 # A language token is one word. French has a space before a mark.
 WORD = "|".join(
     [
         language_tokens.TOKEN,
-        ANGLES,
+        ANGLE,
         "[?!]+[ \u00a0\u202f]+»",
         f"[^{_NO_WORD}{WIDE}]*[{ENDS}][\u00a0\u202f]+»",
         f"[^{_NO_WORD}{WIDE}]*(?:[{WIDE}][{_WIDE_CLOSING}》〉]*)+",

@@ -26,6 +26,7 @@ _MARKER = sentence_rules.compiled(
     rf"(?:[{SPACES}]|>(?!>[^<>\s]+<<))*(?:(?:{sentence_rules.BULLET})[{SPACES}]+)?"
 )
 _LINE = re.compile(f"[^{sentence_rules.LINE_ENDS}]+")
+_LINE_WITH_END = re.compile(f"{_LINE.pattern}(?:{sentence_rules.LINE_END})?|.", re.S)
 _WORD = sentence_rules.compiled(sentence_rules.WORD)
 _SPACE = sentence_rules.compiled(sentence_rules.INNER_SPACES).match
 _BULLET = sentence_rules.compiled(sentence_rules.BULLET).fullmatch
@@ -122,7 +123,7 @@ def segment(
             sentences.append(text[first:last])
             own.append(found[bisect.bisect_right(positions, first)])
             done = last
-    own = without_unknown(own, sentences, tokens)
+    own = without_own(own, sentences, tokens)
     return Document((*around, text[done:]), tuple(sentences), own)
 
 
@@ -144,13 +145,13 @@ def told(sentences: Sequence[str], tokens: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def without_unknown(
-    own: Sequence[str], sentences: Sequence[str], tokens: Collection[str]
+def without_own(
+    told: Sequence[str], sentences: Sequence[str], tokens: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the tokens of sentences, "" for one that begins with an unknown token."""
+    """Return the tokens of sentences, "" for one that begins with a token itself."""
     return tuple(
-        "" if language_tokens.unknown(sentence, tokens) else token
-        for sentence, token in zip(sentences, own, strict=True)
+        "" if language_tokens.leading(sentence, tokens) else token
+        for sentence, token in zip(sentences, told, strict=True)
     )
 
 
@@ -164,8 +165,8 @@ def _without_tokens(
     if not tokens:
         return text, [], []
     kept, positions, found, size = [], [], [], 0
-    for line in text.splitlines(keepends=True):
-        content = line.splitlines()[0]
+    for line in lines_of(text):
+        content = line.rstrip(sentence_rules.LINE_ENDS)
         start = after_signs(content)
         token, rest = language_tokens.divide(content[start:], tokens)
         if token:
@@ -175,6 +176,11 @@ def _without_tokens(
         kept.append(line)
         size += len(line)
     return "".join(kept), positions, found
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text with their ends, such as a line break or a tab."""
+    return _LINE_WITH_END.findall(text)
 
 
 def after_signs(line: str) -> int:

@@ -169,7 +169,7 @@ def segment(
         tags,
         markup,
         tuple(page[start:end] for start, end in zip(starts, ends, strict=True)),
-        text.without_unknown(own, sentences, tokens),
+        text.without_own(own, sentences, tokens),
     )
 
 

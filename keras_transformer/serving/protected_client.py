@@ -15,7 +15,7 @@ from typing import Any
 from keras_transformer import given_texts, language_tokens, spans
 from keras_transformer.config import SPACE, TAG, PairEncoding
 from keras_transformer.documents.protection import Protection
-from keras_transformer.documents.text import after_signs
+from keras_transformer.documents.text import after_signs, lines_of
 from keras_transformer.serving import client
 from keras_transformer.translation import pipeline
 
@@ -64,7 +64,7 @@ def find_tokens(config: client.ClientConfig, texts: Sequence[str]) -> list[str]:
         {
             marker
             for text in texts
-            for line in text.splitlines()
+            for line in lines_of(text)
             for marker in spans.leading(line[after_signs(line) :])
             if language_tokens.code_of(marker) or TAG.fullmatch(marker)
         }

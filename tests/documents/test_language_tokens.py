@@ -24,6 +24,7 @@ TEXTS = [
     ("- >>de<< One.", [">>de<< One."], "- x"),
     ("> >>de<< One.", [">>de<< One."], "> x"),
     (">>de<< > One.\n>> Two.", [">>de<< One.", ">>de<< Two."], "> x\n>> x"),
+    (">>>>de<< One. Two.", [">>de<< One.", ">>de<< Two."], ">>x x"),
     ("3. >>de<< One.", [">>de<< One."], "3. x"),
     (">>de<< 3. One.", [">>de<< One."], "3. x"),
     ("  >>de<<\u00a0One.", [">>de<< One."], "  x"),
@@ -33,6 +34,16 @@ TEXTS = [
     (">One.", ["One."], ">x"),
     ("A >>de<< One.", ["A >>de<< One."], "x"),
     (">>zz<< One. Two.", [">>zz<< One.", "Two."], "x x"),
+    (
+        ">>de<< One. >>zh_Hans<< Two. Three.",
+        [">>de<< One.", ">>zh_Hans<< Two.", ">>de<< Three."],
+        "x x x",
+    ),
+    (
+        "One.\t>>de<< Two. Three.\t>>zh_Hans<<\t- Four.\r\n",
+        ["One.", ">>de<< Two.", ">>de<< Three.", ">>zh_Hans<< Four."],
+        "x\tx x\t\t- x\r\n",
+    ),
     (">>de<< One.\n>>zz<< Two.", [">>de<< One.", ">>zz<< Two."], "x\nx"),
 ]
 
