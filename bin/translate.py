@@ -147,6 +147,7 @@ def _made_from(lines, weights, ensemble, protection):
     return {
         **resumable_output.fingerprints(lines, weights, paths),
         **overrides(_MODEL.search),
+        "precision": _MODEL.precision.value,
         "shortlist": bool(_MODEL.shortlist.value),
         "languages": list(_MODEL.languages()),
         "nbest": _NBEST.value,

@@ -239,6 +239,17 @@ def test_another_input_or_model_is_not_gone_on_with(translate, power, tmp_path):
     assert (tmp_path / "out.partial").read_bytes() == kept
 
 
+def test_another_precision_is_not_gone_on_with(
+    translate, small_model, power, monkeypatch, tmp_path
+):
+    opens(monkeypatch, shout)
+    power.left = 40
+    with pytest.raises(OSError, match="out of power"):
+        translate(LINES, model_dir=tmp_path)
+    with pytest.raises(ValueError, match="was made with another precision, so it cann"):
+        translate(LINES, model_dir=tmp_path, precision="int8", resume=True)
+
+
 def test_answers_without_a_line_are_not_overwritten(translate, power, tmp_path):
     """The first batch of a block is not the first of its lines."""
     power.left = 1
