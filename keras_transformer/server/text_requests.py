@@ -198,7 +198,8 @@ class TextRequests:
         check_at_most(self.config.max_terms, "term", count, "The glossary of a request")
         for number, line in enumerate(lines, start=1):
             what = f"glossary line {number}"
-            check_at_most(_LONGEST_LINE, "character", len(line), what)
+            size = len(line.rstrip("\t"))
+            check_at_most(_LONGEST_LINE, "character", size, what)
         try:
             return terms_of_lines(map(without_surrogates, lines), "glossary")
         except ValueError as error:
@@ -252,4 +253,5 @@ def _lines(glossary: list) -> Iterator[str]:
                 f"glossary line {number} must be an object with source, and perhaps "
                 f"target and case, as strings. Received: {each!r:.60}",
             )
-        yield "\t".join(columns).rstrip("\t")
+        # With tabs, so that " = " is a part of the term.
+        yield "\t".join(columns)

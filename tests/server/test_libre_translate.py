@@ -349,6 +349,12 @@ def test_half_of_a_surrogate_pair_is_protected_as_u_fffd(placeholders, text_form
     assert answer["translatedText"].endswith(" www.a.de Köter\ufffd \ufffd A")
 
 
+def test_a_term_in_json_may_have_an_equals_sign():
+    with protecting(placeholders=PLACEHOLDERS) as client:
+        answer = translate(client, q="see a = dog", glossary=[{"source": "a = dog"}])
+    assert answer == {"translatedText": "a = dog SEE"}
+
+
 def test_a_term_in_json_may_be_as_long_as_a_line():
     with protecting(placeholders=PLACEHOLDERS) as client:
         glossary = [{"source": "a" * 200}, {"source": "b" * 100, "target": "c" * 99}]
