@@ -21,6 +21,8 @@ from typing import Any, BinaryIO
 # that fills it, the new folder, and during the exchange the old one.
 _LOCK, _NEW, _OLD = "being_filled.lock", "new", "replaced"
 _PATTERN = re.compile(r"[\[\]*?\\]")
+# Streams of this process, which may be files that others write to.
+_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
@@ -63,8 +65,9 @@ def open_whole(
             `path`.partial; the old file stays.
     """
     check_is_local(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        with _opened(path, "wb") as file:
+    if is_written_directly(path):
+        number = _STREAMS.get(os.fspath(path))
+        with _opened(path if number is None else os.dup(number), "wb") as file:
             yield file
         return
     path = pathlib.Path(os.path.realpath(path))
@@ -92,6 +95,12 @@ def open_whole(
             if not (keep_partial and os.fstat(file.fileno()).st_size):
                 os.unlink(aside)
             raise
+
+
+def is_written_directly(path: str | os.PathLike) -> bool:
+    """Return whether a path is a stream of this process, a FIFO or a device."""
+    is_other = os.path.exists(path) and not os.path.isfile(path)
+    return is_other or os.fspath(path) in _STREAMS
 
 
 @contextlib.contextmanager

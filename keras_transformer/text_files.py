@@ -258,8 +258,8 @@ def line_writer(
             file.flush()
         num_lines += len(lines)
 
+    is_aside = path is not None and not atomic_files.is_written_directly(path)
     with _opened_to_write(path) as file:
-        is_aside = path is not None and file.name != path
         try:
             yield write
             with atomic_files.naming(path):

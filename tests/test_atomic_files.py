@@ -175,6 +175,22 @@ def test_a_fifo_stays_and_its_reader_gets_the_content(tmp_path):
     assert names(tmp_path) == ["fifo"]
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_others_write_to_a_stream_stays(repository, tmp_path, stream):
+    """Also if it is a file."""
+    code = (
+        "from keras_transformer import text_files\n"
+        f"with text_files.line_writer('/dev/{stream}') as write:\n"
+        "    write(['two'])\n"
+        "    write(['three'])\n"
+    )
+    commands = f'(echo one; {sys.executable} -c "{code}"; echo four) > log 2>&1'
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    subprocess.run(commands, shell=True, check=True, cwd=tmp_path, env=environment)
+    assert (tmp_path / "log").read_text() == "one\ntwo\nthree\nfour\n"
+    assert names(tmp_path) == ["log"]
+
+
 def test_a_device_stays(device):
     """Root could put a file there, and the machine would be without the device."""
     for name in ("null", "full"):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer import text_files
+from keras_transformer import atomic_files, text_files
 from keras_transformer.cli.answers import Answers
 
 
@@ -44,7 +44,7 @@ def resumable_writer(
         ValueError: With --resume, if there is no output file, or what is there was made
             from something else.
     """
-    if output is None or (os.path.exists(output) and not os.path.isfile(output)):
+    if output is None or atomic_files.is_written_directly(output):
         if resume:
             raise ValueError("--resume needs a file as --output.")
         with text_files.line_writer(output, line_end) as write:
