@@ -13,6 +13,7 @@ import uvicorn
 from absl import logging
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import keras_transformer
@@ -214,6 +215,8 @@ class _Guard:
             await self._app(scope, bounded_receive, noted_send)
         except asyncio.CancelledError:  # the time for finishing is over
             await answer(503, "The server stops")
+        except ClientDisconnect:  # in the middle of its request
+            status = 499
         except Exception as error:
             logging.error("%s %s: %r", scope["method"], scope["path"], error)
             await answer(500, f"Internal error: {type(error).__name__}")

@@ -162,6 +162,19 @@ def test_a_client_that_leaves_is_dropped(model):
     assert model.batches == [["first"], ["stays"]]
 
 
+def test_a_client_that_leaves_in_its_request_is_no_error(model, caplog):
+    with running(server.make_app(model.served(), ServerConfig())) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            head = "HTTP/1.1\r\nHost: x\r\nContent-Length: 9"
+            connection.sendall(f"POST {PREDICT} {head}\r\n\r\n{{".encode())
+        count = 'keras_transformer_requests_total{{route="{}",status="499"}} 1.0'
+        wanted = count.format("/v1/models/{name}:predict")
+        metrics_url = f"http://{address}/metrics"
+        wait_for(lambda: wanted in requests.get(metrics_url).text)
+    assert caplog.messages == []
+
+
 def test_our_client_of_tf_serving_works_unchanged(model):
     """Texts of many requests at once; each gets its own answer."""
     texts = [f"text {number * 7919 % 100_003}" for number in range(200)]
