@@ -20,7 +20,7 @@ from keras_transformer.layers.positional_encoding import (
     PositionalEncoding,
     positions_in_segments,
 )
-from keras_transformer.model import quantization
+from keras_transformer.model import layer_states
 from keras_transformer.model.token_checks import check_argument
 from keras_transformer.model.train_step import TokenTrainer
 
@@ -260,15 +260,17 @@ class Transformer(TokenTrainer):
         return masks.segments(tokens, self.config.eos_id)
 
     def get_config(self):
-        config = {**super().get_config(), "config": dataclasses.asdict(self.config)}
-        quantized = quantization.get_config(self)
-        return {**config, "quantized": quantized} if quantized else config
+        return {
+            **super().get_config(),
+            "config": dataclasses.asdict(self.config),
+            **layer_states.get_config(self),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        quantized = config.pop("quantized", {})
+        quantized, frozen = config.pop("quantized", {}), config.pop("frozen", ())
         model = cls(**config)
-        quantization.apply(model, quantized)
+        layer_states.apply(model, quantized, frozen)
         return model
 
     def embed_source(

@@ -49,6 +49,23 @@ def test_weights_are_loaded_into_another_model(tmp_path):
     np.testing.assert_array_equal(other(SOURCE, TARGET), model(SOURCE, TARGET))
 
 
+def test_frozen_layers_are_frozen_when_loaded(tmp_path):
+    """So that the optimizer's state fits, and `fit` leaves them as they are."""
+    model = make_model()
+    model.encoder.trainable = False
+    model.compile("adam", kt.LabelSmoothedCrossEntropy(0.1))
+    model.fit(SOURCE, TARGET, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_weights) == len(model.trainable_weights)
+    for each in (model, loaded):
+        each.fit(SOURCE, TARGET, verbose=0, shuffle=False)
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    loaded.encoder.trainable = True
+    assert len(loaded.trainable_weights) == len(loaded.weights)
+
+
 @pytest.mark.long
 def test_a_checkpoint_has_the_optimizer_too(tmp_path):
     model = compiled("adam")
