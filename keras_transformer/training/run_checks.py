@@ -142,22 +142,30 @@ def alignment_head(
 
 
 def check_positions(data_dir: str, config: RunConfig) -> None:
-    """Raise ValueError if a sentence is longer than the table of learned positions.
+    """Raise ValueError if the table of learned positions is too short for a corpus.
 
-    XLA would not raise: it uses the last row for every position beyond the table.
+    It must hold every sentence: XLA uses the last row for every position beyond the
+    table. A search also needs room for outputs that are longer than their source; it
+    would cut sources.
     """
     if config.model.position_encoding != "learned":
         return
+    given, decoding = config.model.num_positions, config.decoding
     for split, limit in (("train", config.training.max_length), ("valid", math.inf)):
-        lengths = data.EncodedCorpus.open(data_dir, split).lengths
-        longest = int(lengths[lengths <= limit].max(initial=0))
-        if longest > config.model.num_positions:
+        corpus = data.EncodedCorpus.open(data_dir, split)
+        is_kept = corpus.lengths <= limit
+        longest = int(corpus.lengths[is_kept].max(initial=0))
+        source = int(corpus.source_lengths[is_kept].max(initial=0))
+        searched = min(source, decoding.max_input_length) + decoding.extra_decode_length
+        if given < (needed := max(longest, searched)):
             raise ValueError(
-                f"`num_positions` must be at least {longest}, the tokens of the "
-                f"longest sentence in {data_dir}/{split}, where positions are learned. "
-                f"Received: num_positions={config.model.num_positions}. Pass "
-                f"--num_positions={longest}, or prepare the corpus with "
-                f"--max_length={config.model.num_positions}."
+                f"`num_positions` must be at least {needed} where positions are "
+                f"learned: the longest sentence in {data_dir}/{split} has {longest} "
+                "tokens, and an output may be longer than its source by "
+                f"`extra_decode_length`. Received: num_positions={given}, "
+                f"extra_decode_length={decoding.extra_decode_length}. Pass "
+                f"--num_positions={needed}, lower --extra_decode_length, or prepare "
+                "the corpus with a lower --max_length."
             )
 
 

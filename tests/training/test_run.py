@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import data, presets, tokenization
+from keras_transformer.inference.generator import fit_positions
 from keras_transformer.runs import averaging, lock
 from keras_transformer.runs.model_dir import ModelDir
 from keras_transformer.training import (
@@ -470,8 +471,8 @@ def test_runs_and_corpora_of_earlier_releases_go_on(corpus, whole, tmp_path):
     assert place.read_config().corpus_hash == data.corpus_hash(corpus)
 
 
-def test_learned_positions_must_hold_every_sentence(corpus, tmp_path):
-    """Of the validation split too; XLA would not notice."""
+def test_learned_positions_must_hold_every_sentence_and_its_output(corpus, tmp_path):
+    """Of the validation split too; XLA would not notice, and a search cut sources."""
     config = config_of(corpus)
 
     def with_positions(num_positions, max_length=40):
@@ -483,19 +484,23 @@ def test_learned_positions_must_hold_every_sentence(corpus, tmp_path):
             training=dataclasses.replace(config.training, max_length=max_length),
         )
 
-    longest = {
-        split: int(data.EncodedCorpus.open(corpus, split).lengths.max())
-        for split in ("train", "valid")
+    sides = {
+        split: data.EncodedCorpus.open(corpus, split) for split in ("train", "valid")
+    }
+    longest = {split: int(side.lengths.max()) for split, side in sides.items()}
+    room = config.decoding.extra_decode_length
+    needed = {
+        split: room + int(side.source_lengths.max()) for split, side in sides.items()
     }
     for split, max_length in (("train", 40), ("valid", longest["valid"] - 1)):
-        short = with_positions(longest[split] - 1, max_length)
-        with pytest.raises(
-            ValueError,
-            match=f"must be at least {longest[split]}, .*{split}, where.*Pass --num",
-        ):
+        short = with_positions(needed[split] - 1, max_length)
+        message = f"at least {needed[split]} .*{split} has {longest[split]} .*Pass"
+        with pytest.raises(ValueError, match=message):
             train(corpus, tmp_path / "run", short)
     assert not (tmp_path / "run" / "config.json").exists()
-    run_checks.check_positions(corpus, with_positions(max(longest.values())))
+    enough = max(needed.values())
+    run_checks.check_positions(corpus, with_positions(enough))
+    assert fit_positions(config.decoding, enough).max_input_length == enough - room
     run_checks.check_positions(corpus, config)
 
 
