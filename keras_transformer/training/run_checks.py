@@ -135,8 +135,8 @@ def alignment_head(
         raise ValueError(
             "`guided_alignment` needs a corpus whose words are aligned, and no "
             f"training pair has an alignment. Received: guided_alignment={weight}. "
-            "Prepare the corpus with --train_alignments, or leave out "
-            "--guided_alignment."
+            "Prepare the corpus with --train_alignments, or pass "
+            "--guided_alignment=0."
         )
     return known or (max(0, preset.model.decoder_depth - 2), 0)
 

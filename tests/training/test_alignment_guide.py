@@ -169,7 +169,7 @@ def test_a_corpus_without_alignments_cannot_guide(tmp_path):
     with pytest.raises(
         ValueError,
         match="Received: guided_alignment=0.05. Prepare the "
-        "corpus with --train_alignments, or leave out",
+        "corpus with --train_alignments, or pass --guided_alignment=0.",
     ) as error:
         run_setup.resolve(guided_preset(), data.read_metadata(plain))
     assert "\n" not in str(error.value)
