@@ -114,9 +114,12 @@ def finish_complete_run(context: RunContext) -> dict[str, Any]:
     """
     model_dir, config = context.model_dir, context.config
     newest = model_dir.checkpoints().latest()
+    remedy = "give more --train_steps"
+    if newest.step < config.training.train_steps:
+        remedy = "it stopped early: raise --early_stopping_evaluations"
     context.write(
         f"the run in {model_dir.path} is complete after "
-        f"{wording.count(newest.step, 'step')}; give more --train_steps to train on"
+        f"{wording.count(newest.step, 'step')}; {remedy} to train on"
     )
     if not context.process.is_chief:
         return {"model_dir": str(model_dir.path), "steps": newest.step}

@@ -329,17 +329,18 @@ def test_training_stops_when_nothing_gets_better(corpus, tmp_path):
     """At a rate of almost nothing the first evaluation stays the best."""
     lines = []
     config = config_of(corpus, train_steps=50, learning_rate_scale=1e-12)
-    summary = train(
-        corpus,
-        tmp_path / "run",
-        config,
-        lines,
-        evaluate_every_steps=1,
-        early_stopping_evaluations=2,
-    )
+    options = {"evaluate_every_steps": 1, "early_stopping_evaluations": 2}
+    summary = train(corpus, tmp_path / "run", config, lines, **options)
     assert summary["stopped_early"]
     assert summary["steps"] < 10
     assert any("stopping: no better loss" in line for line in lines)
+    # More steps would not go on.
+    longer = config_of(corpus, train_steps=60, learning_rate_scale=1e-12)
+    lines.clear()
+    again = train(corpus, tmp_path / "run", longer, lines, **options)
+    assert again["steps"] == summary["steps"]
+    assert len(lines) == 1
+    assert "raise --early_stopping_evaluations to train on" in lines[0]
 
 
 @pytest.mark.long
