@@ -22,7 +22,10 @@ from keras_transformer.cli import programs, startup
 
 _MODEL_DIR = flags.DEFINE_string("model_dir", None, "The run whose checkpoints to use.")
 _LAST = flags.DEFINE_integer(
-    "last", None, "Newest checkpoints to average; default: the run's average_last."
+    "last",
+    None,
+    "Newest checkpoints to average; default: the run's average_last, or fewer: none of "
+    "the first half of its steps.",
 )
 _MIN_STEPS_APART = flags.DEFINE_integer(
     "min_steps_apart", 1, "Refuse checkpoints with fewer steps between them."

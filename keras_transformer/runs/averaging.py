@@ -35,7 +35,7 @@ def average_run(
     Args:
         model_dir: The run.
         last: Number of newest checkpoints to average; None: the run's `average_last`,
-            or all if there are fewer.
+            or those of the second half of its steps if these are fewer.
         min_steps_apart: Checkpoints with fewer steps between them are refused.
         output: Folder of the result; None: `averaged` in the run. `model.keras` and
             the model card are then written again, with the same weights and not
@@ -82,14 +82,17 @@ def choose(
 
     Args:
         run: The run.
-        last: Their number, which must exist; None: up to `default`.
+        last: Their number, which must exist; None: up to `default`, none of them from
+            the first half of the run. A short run has a checkpoint of its first
+            evaluation and few others, and with that one the mean is worse.
         default: Most checkpoints if `last` is None.
         min_steps_apart: See `average_run`.
     """
     run.choose("latest")  # raises if there is none
     found = run.checkpoints().list()
     if last is None:
-        last = min(default, len(found))
+        late = [each for each in found if 2 * each.step >= found[-1].step]
+        last = min(default, len(late))
     check_at_least("last", last, 1)
     if last > len(found):
         raise ValueError(

@@ -207,6 +207,13 @@ def test_averaging_is_the_mean(run):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_averaging_leaves_out_the_first_half_of_a_run(run):
+    """Unless told: a short run has few checkpoints, one of its first evaluation."""
+    assert averaging.average_run(run.path)["steps"] == [11]
+    run.checkpoints().save(6, {}, model=make(5))
+    assert averaging.average_run(run.path)["steps"] == [6, 11]
+
+
 def test_averaging_elsewhere_leaves_the_run(run, tmp_path):
     summary = averaging.average_run(run.path, last=2, output=tmp_path / "elsewhere")
     assert summary["steps"] == [5, 11]
@@ -227,7 +234,7 @@ def test_averaging_begins_again_when_a_training_removed_a_checkpoint(run, monkey
         return restore(checkpoint, **trackables)
 
     monkeypatch.setattr(checkpoints, "restore", rotating)
-    summary = averaging.average_run(run.path)
+    summary = averaging.average_run(run.path, last=3)
     assert summary["steps"] == [11, 13, 17]
     expected = np.mean([values(make(seed))[4] for seed in (2, 3, 4)], axis=0)
     np.testing.assert_allclose(values(run.load_model())[4], expected, atol=1e-6)
