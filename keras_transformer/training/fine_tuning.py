@@ -144,7 +144,12 @@ def _locate(path: str) -> tuple[ModelDir, str | None]:
     if model_dir.config_path.exists():
         return model_dir, None
     # model_dir/checkpoints/step-NNNNNNNN
-    return ModelDir(pathlib.Path(path).parent.parent), path
+    model_dir = ModelDir(pathlib.Path(path).parent.parent)
+    if not model_dir.config_path.exists():
+        raise FileNotFoundError(
+            f"No model in {path}: it has no config.json. Correct --init_checkpoint."
+        )
+    return model_dir, path
 
 
 def _has_vocabulary(model_dir, other: RunConfig, config: RunConfig) -> bool:

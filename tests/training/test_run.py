@@ -265,8 +265,9 @@ def test_the_model_to_start_from_gives_the_architecture(whole):
     preset = presets.of_run(folder.path)
     assert preset.model == folder.read_config().model
     assert presets.of_run(folder.choose("latest").path).model == preset.model
-    with pytest.raises(FileNotFoundError, match="it has no config.json. Correct"):
-        presets.of_run(folder.path / "logs")
+    for find in (presets.of_run, fine_tuning.describe):
+        with pytest.raises(FileNotFoundError, match="logs: .*no config.json. Correct"):
+            find(folder.path / "logs")
 
 
 def test_fine_tuning_starts_with_a_fresh_optimizer(corpus, whole):
