@@ -24,8 +24,9 @@ _FEW_THREADS = {
 }
 
 # With two cores, AVX2 and beam 4, the base model translates one sentence in 0.39 s
-# instead of 0.47, 8 in 1.27 instead of 1.32, and 16 in 2.4 instead of 2.1.
-_FEW_SENTENCES = 8
+# instead of 0.47, 4 in 0.77 instead of 0.80, and 16 in 2.4 instead of 2.1. From 5
+# sentences on a program of a search runs twice at once, unless one thread starts both.
+_FEW_SENTENCES = 4
 
 # Batches of each thread, at least, if there is a choice: then threads end together.
 _BATCHES_OF_THREAD = 4

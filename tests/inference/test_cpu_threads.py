@@ -24,14 +24,14 @@ def settings():
 
 
 def test_few_sentences_have_few_threads():
-    with pytest.raises(ZeroDivisionError), cpu_threads.threads_for_few_sentences(8):
+    with pytest.raises(ZeroDivisionError), cpu_threads.threads_for_few_sentences(4):
         assert settings() == ["1", "1"]
         raise ZeroDivisionError
     assert settings() == [None, None]
 
 
 def test_many_sentences_have_those_of_tensorflow():
-    with cpu_threads.threads_for_few_sentences(9):
+    with cpu_threads.threads_for_few_sentences(5):
         assert settings() == [None, None]
 
 
@@ -112,7 +112,7 @@ def test_the_program_counts_its_lines(program_of, monkeypatch, tmp_path):
     monkeypatch.setattr(exported_model, "open_export", open_export)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     seen, text = [], tmp_path / "text"
-    for num_lines in (8, 9, 56, 57):
+    for num_lines in (4, 5, 56, 57):
         text.write_text("a\n" * num_lines)
         with pytest.raises(ZeroDivisionError):
             program_of("bin/translate.py")(
