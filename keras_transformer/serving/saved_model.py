@@ -175,10 +175,7 @@ def _owner(searcher: SequenceGenerator, functions: Iterable[Any]) -> tf.Module:
     ]
     owner.tokenizer = searcher.tokenizer
     owner.loaded = [
-        part
-        for each in searcher.ensemble.loaded
-        if each.resource_handle.ref() in read
-        for part in each.parts
+        each for each in searcher.ensemble.loaded if each.resource_handle.ref() in read
     ]
     return owner
 
