@@ -110,7 +110,7 @@ def read_lines(path: str, sample: int | None) -> list[str]:
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} must be UTF-8 text. "
-            f"Received: {error.reason} at byte {error.start}."
+            f"Received: {error.reason} at byte {error.start + 1}."
         ) from error
     if not text:
         raise ValueError(f"{path} is empty: there is nothing to translate.")

@@ -201,7 +201,7 @@ def decode_line(line: bytes, name: str, number: int, *, has_end: bool = False) -
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{name}, line {number}, is not valid UTF-8: {error.reason} at byte "
-            f"{error.start}. Convert it, for instance with iconv."
+            f"{error.start + 1}. Convert it, for instance with iconv."
         ) from error
 
 
@@ -314,7 +314,8 @@ def report_looped(num_looped: int, num_texts: int) -> None:
     if num_looped:
         print(
             f"{num_looped:,} of {num_texts:,} translations repeat a phrase four times "
-            "in a row or more. --max_repetitions=3 forbids it.",
+            "in a row or more. --max_repetitions=3 forbids it (for an export, when it "
+            "is made).",
             file=sys.stderr,
         )
 

@@ -113,7 +113,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path, content, reason, read):
 
 def test_a_line_in_another_encoding_is_named(tmp_path, read):
     (tmp_path / "text").write_bytes("a\nGröße\n".encode("latin-1"))
-    message = r"text, line 2, is not valid UTF-8: .* at byte 2\. Convert it"
+    message = r"text, line 2, is not valid UTF-8: .* at byte 3\. Convert it"
     with pytest.raises(ValueError, match=message):
         read(tmp_path / "text")
 

@@ -185,7 +185,7 @@ def test_input_that_is_not_utf_8_is_named_with_the_byte(
 ):
     path = tmp_path / "latin1.txt"
     path.write_bytes("Größe".encode("latin-1"))
-    message = f"{path} must be UTF-8 text. Received: invalid start byte at byte 2."
+    message = f"{path} must be UTF-8 text. Received: invalid start byte at byte 3."
     fails_with(program, capsys, message, saved_model, path)
 
 

@@ -102,7 +102,7 @@ def test_trees_are_drawn(tmp_path):
 LONG = "the fox sees " * 23
 # Bad lines, and the error message for each in line 2.
 BAD = {
-    b"\xff dog": "is not valid UTF-8: invalid start byte at byte 0. Convert it",
+    b"\xff dog": "is not valid UTF-8: invalid start byte at byte 1. Convert it",
     b"  ": "has no words. Give one sentence per line.",
     LONG.encode(): "is longer than the model reads. Split the sentence.",
 }

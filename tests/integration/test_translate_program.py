@@ -89,7 +89,7 @@ def test_translations_that_loop_are_counted_unless_their_sources_do(
     assert summary == {"lines": 3, "truncated": 0, "looped": 2}
     assert capfd.readouterr().err == (
         "2 of 3 translations repeat a phrase four times in a row or more. "
-        "--max_repetitions=3 forbids it.\n"
+        "--max_repetitions=3 forbids it (for an export, when it is made).\n"
     )
 
 
