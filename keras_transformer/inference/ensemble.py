@@ -307,11 +307,13 @@ class _Member(tf.Module):
         if self.floats:
             with self.floats.reading():
                 return step_weights(self.model, self.floats.prepared(), listed)
-        packed = self.packed.read() if self.packed and not for_xla else None
         with self._reading():
             if for_xla:
-                packed = prepared_weights.for_xla(self.model)
-            return step_weights(self.model, packed, listed)
+                output = self.packed.read_output() if self.packed else None
+                prepared = prepared_weights.for_xla(self.model, output)
+            else:
+                prepared = self.packed.read() if self.packed else None
+            return step_weights(self.model, prepared, listed)
 
     def decode(self, source_tokens, target_tokens):
         inputs = self.model.shift_right(target_tokens)

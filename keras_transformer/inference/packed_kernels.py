@@ -85,6 +85,13 @@ def pack_transposed(matrix: tf.Tensor) -> PackedKernel:
     return PackedKernel(transpose(tf.reshape(matrix, (-1, width, width_in)), (0, 2, 1)))
 
 
+def unpacked(kernel: PackedKernel) -> PackedKernel:
+    """Return the kernel as one matrix."""
+    count, width_in, width = kernel.blocks.shape
+    joined = tf.transpose(kernel.blocks, (1, 0, 2))
+    return kernel._replace(blocks=tf.reshape(joined, (width_in, count * width)))
+
+
 def multiply(inputs: tf.Tensor, kernel: PackedKernel) -> tf.Tensor:
     """Map float `[rows, width_in]` to `[rows, width_out]`."""
     if kernel.is_whole:

@@ -42,6 +42,14 @@ def with_random_weights(layer):
     return layer
 
 
+def test_a_kernel_is_joined_again():
+    matrix = np.random.default_rng(3).normal(size=(70, 5))
+    joined = packed_kernels.unpacked(packed_kernels.pack_transposed(matrix))
+    assert joined.is_whole
+    np.testing.assert_array_equal(joined.blocks[:, :70], matrix.T)
+    assert not joined.blocks[:, 70:].numpy().any()
+
+
 def own_width(units):
     layer = keras.layers.Dense(units)
     layer.build((None, 2))

@@ -97,6 +97,24 @@ def test_a_batch_is_searched_in_parts(pair):
 
 
 @pytest.mark.long
+def test_few_rows_are_multiplied_by_the_packed_kernel(pair):
+    plain, _ = pair
+    compiled = with_programs(plain, 0, 1, sizes=[Size(1, 32, 1), Size(2, 32, 1)])
+    tokens, _ = plain.source_tokens(tf.constant(TEXTS[:2], tf.string))
+    for count in (1, 2):
+        assert_same(compiled.search(tokens[:count]), plain.search(tokens[:count]))
+    # Three rows read it, six do not.
+    (member,) = compiled.ensemble._members
+    output = member.packed.variables[-1]
+    output.assign(tf.zeros_like(output))
+    expected = plain.search(tokens)
+    assert_same(compiled.search(tokens), expected)
+    found = compiled.search(tokens[:1])
+    assert abs(found.scores[0, 0] - expected.scores[0, 0]) > 0.1
+    assert num_missed(compiled).numpy().tolist() == [0, 0]
+
+
+@pytest.mark.long
 def test_a_program_does_not_pay_for_the_search_without_it(pair):
     """TensorFlow visits each operation of a branch, taken or not, if it is inlined."""
     graph = pair[1]._search.get_concrete_function().graph.as_graph_def()
