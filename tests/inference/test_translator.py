@@ -1,8 +1,6 @@
 """Text to text, and the SavedModel that does the same."""
 
-import contextlib
 import dataclasses
-import signal
 import subprocess
 import sys
 import threading
@@ -168,7 +166,7 @@ def test_what_is_not_wanted_is_not_answered():
 
 def test_what_runs_when_a_program_is_interrupted_is_kept():
     """Batches that have not begun are not answered."""
-    answered, is_used = [], threading.Event()
+    answered, is_interrupted = [], threading.Event()
 
     class Kept(list):
         def get(self, texts):
@@ -179,17 +177,16 @@ def test_what_runs_when_a_program_is_interrupted_is_kept():
 
     def answer(batch):
         if batch == ["b"]:
-            is_used.wait(60)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            is_interrupted.wait(60)
         answered.append(batch)
         return batch
 
     kept = Kept()
     blocks = in_blocks(list("abcdefg"), 1, answer, block_size=1, at_once=1, kept=kept)
-    with pytest.raises(KeyboardInterrupt), contextlib.closing(blocks):
-        assert next(blocks) == (1, ["a"])
-        is_used.set()
-        next(blocks)
+    assert next(blocks) == (1, ["a"])
+    threading.Timer(0.1, is_interrupted.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        blocks.throw(KeyboardInterrupt)
     assert kept == answered
     assert ["b"] in kept and ["g"] not in kept
 
