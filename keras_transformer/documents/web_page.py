@@ -226,14 +226,14 @@ class _Run:
         """
         done = 0
         while done < len(content):
-            match = _NO_TEXT.match(source, start)
-            comment = html.unescape(match[0]) if match else ""
-            if comment and content.startswith(comment, done):
+            if not (match := _CHARACTER.match(source, start)):
+                match = _NO_TEXT.match(source, start)
+                comment = html.unescape(match[0]) if match else ""
+                if not comment or not content.startswith(comment, done):
+                    break
                 self.tags.append((len(self.characters), ""))
                 start, done = match.end(), done + len(comment)
                 continue
-            if not (match := _CHARACTER.match(source, start)):
-                break
             characters, end = html.unescape(match[0]), match.end()
             if characters == match[0]:  # no entity, as in "R&D"
                 characters, end = characters[0], start + 1

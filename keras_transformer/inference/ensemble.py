@@ -309,8 +309,7 @@ class _Member(tf.Module):
                 return step_weights(self.model, self.floats.prepared(), listed)
         with self._reading():
             if for_xla:
-                output = self.packed.read_output() if self.packed else None
-                prepared = prepared_weights.for_xla(self.model, output)
+                prepared = prepared_weights.for_xla(self.model, self.packed)
             else:
                 prepared = self.packed.read() if self.packed else None
             return step_weights(self.model, prepared, listed)

@@ -7,12 +7,15 @@ can choose by the CPU that it finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import tensorflow as tf
 
 from keras_transformer import hardware
+
+# A name is of one device, and TensorFlow may choose another one for each graph.
+_DEVICE = "CPU:0"
 
 
 class LoadedTensor:
@@ -51,10 +54,6 @@ class LoadedTensor:
         )
 
 
-# A name is of one device, and TensorFlow may choose another one for each graph.
-_DEVICE = "CPU:0"
-
-
 class WithoutInt8(tf.saved_model.experimental.TrackableResource):
     """Whether the CPU is slow with 8-bit integers, and tensors for such a CPU.
 
@@ -89,8 +88,12 @@ class WithoutInt8(tf.saved_model.experimental.TrackableResource):
 
     def fill(self) -> None:
         """Set all tensors, now."""
+        self._fill(self.tensors)
+
+    def _fill(self, wanted: Sequence[LoadedTensor]) -> None:
         for each, value in zip(self.tensors, self._compute(), strict=True):
-            each.set(value)
+            if each in wanted:
+                each.set(value)
 
     def _create_resource(self):
         return tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=self._name)
@@ -100,9 +103,7 @@ class WithoutInt8(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=is_slow)
 
         def fill():
-            for each, value in zip(self.tensors, self._compute(), strict=True):
-                if each.is_read:
-                    each.set(value)
+            self._fill([each for each in self.tensors if each.is_read])
             return True
 
         tf.cond(is_slow, fill, lambda: False)

@@ -81,24 +81,24 @@ def prepare(model: Transformer, with_output: bool = False) -> Prepared:
     return shared_traces.stacked(packed), output
 
 
-def for_xla(model: Transformer, packed_output: PackedKernel | None = None) -> Prepared:
+def for_xla(model: Transformer, packed: PreparedWeights | None = None) -> Prepared:
     """Return the weights of a search that is one XLA program: kernels as they are.
 
     XLA lays them out itself, once for all steps of a search.
 
     Args:
         model: A built model.
-        packed_output: From `prepare`. A CPU multiplies few rows faster by it, as one
-            matrix, than by the embedding, except with many words.
+        packed: Those of the model. A CPU multiplies few rows faster by its pre-softmax
+            kernel, as one matrix, than by the embedding, except with many words.
     """
     join_layer = shared_traces.call_nth_layer(
         model.decoder.layers,
         functools.partial(layer_weights, pack=packed_kernels.whole),
     )
     layers = [join_layer(number) for number in range(model.config.decoder_depth)]
-    if packed_output is None or model.config.output_vocab_size > _FEW_WORDS:
-        return layers, None
-    return layers, packed_kernels.unpacked(packed_output)
+    has_few_words = model.config.output_vocab_size <= _FEW_WORDS
+    output = packed.read_output() if packed and has_few_words else None
+    return layers, output and packed_kernels.unpacked(output)
 
 
 def layer_weights(layer: DecoderLayer, pack: Callable) -> LayerWeights:
