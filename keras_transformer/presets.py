@@ -255,6 +255,29 @@ def names() -> list[str]:
     return [preset.name for preset in _PRESETS]
 
 
+def folder_of_run(path: str | os.PathLike) -> pathlib.Path:
+    """Return the model_dir that a path names, or that has the checkpoint it names.
+
+    Args:
+        path: A model_dir, or a checkpoint in one.
+
+    Raises:
+        FileNotFoundError: If there is no `config.json`.
+
+    Examples:
+        >>> kt.presets.folder_of_run("runs/my").name
+        'my'
+    """
+    folder = pathlib.Path(path)
+    # A checkpoint is model_dir/checkpoints/step-NNNNNNNN.
+    for candidate in (folder, folder.parent.parent):
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise FileNotFoundError(
+        f"No model in {folder}: it has no config.json. Correct --init_checkpoint."
+    )
+
+
 def of_run(path: str | os.PathLike) -> Preset:
     """Return the configuration of a run as a preset.
 
@@ -271,17 +294,9 @@ def of_run(path: str | os.PathLike) -> Preset:
         >>> kt.presets.of_run("runs/my").model.num_layers
         2
     """
-    folder = pathlib.Path(path)
-    # A checkpoint is model_dir/checkpoints/step-NNNNNNNN.
-    for candidate in (folder, folder.parent.parent):
-        if (candidate / "config.json").is_file():
-            break
-    else:
-        raise FileNotFoundError(
-            f"No model in {folder}: it has no config.json. Correct --init_checkpoint."
-        )
+    folder = folder_of_run(path)
     try:
-        text = (candidate / "config.json").read_text(encoding="utf-8")
+        text = (folder / "config.json").read_text(encoding="utf-8")
         values = json.loads(text)
         parts = {
             "model": from_dict(ModelConfig, values["model"]),
@@ -289,8 +304,8 @@ def of_run(path: str | os.PathLike) -> Preset:
             "decoding": from_dict(DecodingConfig, values["decoding"]),
         }
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{candidate}/config.json is damaged: {error}.") from error
-    return Preset(name=values["preset"], description=f"As in {candidate}.", **parts)
+        raise ValueError(f"{folder}/config.json is damaged: {error}.") from error
+    return Preset(name=values["preset"], description=f"As in {folder}.", **parts)
 
 
 def get(name: str) -> Preset:

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer import presets
 from keras_transformer.config import ModelConfig
 from keras_transformer.model import lora
 from keras_transformer.model.transformer import Transformer
@@ -140,16 +141,8 @@ def freeze(model: Transformer, parts: Sequence[str]) -> None:
 
 def _locate(path: str) -> tuple[ModelDir, str | None]:
     """Return the model_dir, and the checkpoint if `path` names one."""
-    model_dir = ModelDir(path)
-    if model_dir.config_path.exists():
-        return model_dir, None
-    # model_dir/checkpoints/step-NNNNNNNN
-    model_dir = ModelDir(pathlib.Path(path).parent.parent)
-    if not model_dir.config_path.exists():
-        raise FileNotFoundError(
-            f"No model in {path}: it has no config.json. Correct --init_checkpoint."
-        )
-    return model_dir, path
+    folder = presets.folder_of_run(path)
+    return ModelDir(folder), None if folder == pathlib.Path(path) else path
 
 
 def _has_vocabulary(model_dir, other: RunConfig, config: RunConfig) -> bool:
